@@ -1,0 +1,4 @@
+package engine
+
+// Sequence is one sequence's KV cache and length.
+type Sequence struct{}

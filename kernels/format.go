@@ -1,0 +1,35 @@
+package kernels
+
+// Format is how the weights of a matrix are stored.
+type Format uint8
+
+// The weight formats.
+const (
+	F32  Format = iota + 1 // float32
+	BF16                   // bfloat16: the upper 16 bits of a float32
+	Q8                     // unsigned bytes (code+128), groups of GroupColumns inputs with one bfloat16 scale
+)
+
+const (
+	// GroupColumns is the number of input columns that share one scale, of weights and of activations.
+	GroupColumns = 64
+	// BlockOutputs is the number of outputs that are packed side by side.
+	BlockOutputs = 32
+	// PanelColumns is the number of columns after which a float format restarts its accumulator.
+	PanelColumns = 256
+	// LayoutVersion changes whenever packed bytes change their meaning; arenas and handshakes carry it.
+	LayoutVersion = 1
+)
+
+// ParseFormat gives the format of a name such as "q8"; an error lists the valid names.
+func ParseFormat(name string) (Format, error) { panic("skeleton") }
+
+// String is the name that ParseFormat reads.
+func (f Format) String() string { panic("skeleton") }
+
+// Quantized says whether products with this format take activations as int8 codes and scales.
+func (f Format) Quantized() bool { return f == Q8 }
+
+// PartUnit is the number of intermediate columns that may not be divided between two parts of an expert. It is 64 for
+// every format (ARCHITECTURE.md says why not 256 for the float formats).
+func (f Format) PartUnit() int { return 64 }

@@ -1,0 +1,48 @@
+package transport
+
+import "context"
+
+// GenerateRequest asks the coordinator for text.
+type GenerateRequest struct {
+	Messages     []ChatMessage // through the model's chat template, or
+	Prompt       string        // as it is, or
+	PromptTokens []int32       // as they are
+	MaxTokens    int
+	Temperature  float32
+	TopK         int
+	TopP, MinP   float32
+	Seed         uint64
+	Stop         []string
+	IgnoreEOS    bool
+}
+
+// ChatMessage is one turn.
+type ChatMessage struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// GenerateEvent is one piece of an answer; the last one has Done.
+type GenerateEvent struct {
+	Text   string
+	Tokens []int32
+
+	Done             bool
+	FinishReason     string // stop, length, error
+	Error            string
+	PromptTokens     int
+	CompletionTokens int
+	PrefillSeconds   float64
+	DecodeSeconds    float64
+}
+
+// ServeGenerate answers generate requests on the cluster's subject until stop is called. serve's ctx ends when the client
+// cancels, goes away (no acknowledgement), or stop is called. Requests beyond the queue's limit get an error event.
+func ServeGenerate(c *Conn, cluster string, serve func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)) (stop func(), err error) {
+	panic("skeleton")
+}
+
+// Generate is the client; event is called for each event. ctx ended: a cancel is sent.
+func Generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, event func(*GenerateEvent) error) error {
+	panic("skeleton")
+}
