@@ -37,7 +37,9 @@ type Experts interface {
 }
 
 // Residency is an immutable snapshot.
-type Residency interface{ Resident(layer int, expert int32) bool }
+type Residency interface {
+	Resident(layer int, expert int32) bool
+}
 
 // Options configure an engine.
 type Options struct {
