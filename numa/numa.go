@@ -65,9 +65,6 @@ func Migrate(data []byte, node int) (Pages, error) { panic("skeleton") }
 // Prefer sets the VMA policy of a mapping (works for anonymous memory and tmpfs).
 func Prefer(data []byte, node int, strict bool) error { panic("skeleton") }
 
-// PinThread binds the calling OS thread (locked by the caller) to one CPU.
-func PinThread(cpu int) error { panic("skeleton") }
-
 // Permissions says which calls this process may make, tried for real.
 type Permissions struct{ SetAffinity, SetMempolicy, Mbind, MovePages bool }
 

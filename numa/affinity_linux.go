@@ -1,0 +1,38 @@
+package numa
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// PinThread binds the calling OS thread (locked by the caller) to one CPU. The error says which CPU was refused.
+func PinThread(cpu int) error {
+	return setThreadAffinity([]int{cpu})
+}
+
+// setThreadAffinity binds the calling OS thread to the CPUs.
+func setThreadAffinity(cpus []int) error {
+	mask := newCPUMask(cpus)
+	if err := mask.set(0); err != nil {
+		return fmt.Errorf("sched_setaffinity to CPUs %s: %w", FormatList(cpus), err)
+	}
+	return nil
+}
+
+// threadAffinity gives the CPUs that a thread may run on; 0 is the calling thread.
+func threadAffinity(thread int) ([]int, error) {
+	// The kernel refuses a mask that is smaller than its own (EINVAL): grow until it fits.
+	for words := 16; words <= 1<<14; words *= 2 {
+		mask := make(cpuMask, words)
+		err := mask.get(thread)
+		if err == unix.EINVAL {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("sched_getaffinity of thread %d: %w", thread, err)
+		}
+		return mask.list(), nil
+	}
+	return nil, fmt.Errorf("sched_getaffinity of thread %d: the kernel's CPU mask is larger than 1 million bits", thread)
+}
