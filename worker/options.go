@@ -1,0 +1,133 @@
+package worker
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/transport"
+)
+
+// Options describe a worker process.
+type Options struct {
+	// ID names the worker in its cluster and its arena folder; "" is DefaultID(Node, Index, PerNode).
+	ID string
+
+	// Cluster is the name in the subjects; "" is transport.DefaultCluster.
+	Cluster string
+
+	// Connect says how to reach NATS.
+	Connect transport.ConnectOptions
+
+	// ModelDir is the checkpoint's folder on this host.
+	ModelDir string
+
+	// Format and Parts are how experts are packed; both must equal the coordinator's. 0 parts is 1.
+	Format kernels.Format
+	Parts  int
+
+	// Node is the NUMA node whose CPUs and memory the worker uses; cmd has bound the process to it (numa.ExecPinned). Negative
+	// means no node: all allowed CPUs, pages where they fall.
+	Node int
+
+	// Index and PerNode divide the node's cores where several workers share it: this is worker Index of PerNode. 0 per node is 1.
+	Index, PerNode int
+
+	// Kernels is the implementation to compute with; nil is the best that this CPU runs.
+	Kernels *kernels.Set
+
+	// Threads of the team; 0 is one for each physical core of this worker's share of the node.
+	Threads int
+
+	// ArenaDir is the folder under which arenas are kept; "" or "none": anonymous memory, no files.
+	ArenaDir string
+
+	// StrictNUMA makes less than 95 % of pages on the node an error after loading.
+	StrictNUMA bool
+
+	// ParentPipe ends the worker when it gives EOF (children.ParentPipe); nil for one that was started by hand.
+	ParentPipe *os.File
+
+	// Log receives what a person should see; nil drops it.
+	Log func(format string, args ...any)
+
+	// Version is the build's, for the handshake's messages.
+	Version string
+}
+
+// validate fills defaults and says which option is wrong.
+func (o *Options) validate() error {
+	if o.ModelDir == "" {
+		return fmt.Errorf("worker: no model folder given (--model)")
+	}
+	if o.Format == 0 {
+		return fmt.Errorf("worker: no format of the experts given (--format)")
+	}
+	if o.Parts == 0 {
+		o.Parts = 1
+	}
+	if o.Parts < 0 {
+		return fmt.Errorf("worker: --parts %d: at least 1", o.Parts)
+	}
+	if o.PerNode == 0 {
+		o.PerNode = 1
+	}
+	if o.PerNode < 0 || o.Index < 0 || o.Index >= o.PerNode {
+		return fmt.Errorf("worker: index %d of %d workers per node: valid are 0 to %d", o.Index, o.PerNode, o.PerNode-1)
+	}
+	if o.Threads < 0 {
+		return fmt.Errorf("worker: --threads %d: at least 1, or 0 for one per physical core", o.Threads)
+	}
+	if o.Cluster == "" {
+		o.Cluster = transport.DefaultCluster
+	}
+	if !transport.ValidName(o.Cluster) {
+		return fmt.Errorf("worker: cluster name %q: letters, digits, - and _ only, at most 64", o.Cluster)
+	}
+	if o.ID == "" {
+		o.ID = DefaultID(o.Node, o.Index, o.PerNode)
+	}
+	if !transport.ValidName(o.ID) {
+		return fmt.Errorf("worker: id %q: letters, digits, - and _ only, at most 64 (--id)", o.ID)
+	}
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
+	if o.Kernels == nil {
+		set, err := kernels.Select("")
+		if err != nil {
+			return fmt.Errorf("worker: %w", err)
+		}
+		o.Kernels = set
+	}
+	return nil
+}
+
+// longestHost leaves room in an id for what follows the host's name.
+const longestHost = 40
+
+// DefaultID is HOST-nodeN, with -I behind it where several workers share the node. Characters of the host's name that an id can't
+// have become "-".
+func DefaultID(node, index, perNode int) string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "host-" + runtime.GOOS
+	}
+	host = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}, host)
+	if len(host) > longestHost {
+		host = host[:longestHost]
+	}
+	id := fmt.Sprintf("%s-node%d", host, max(node, 0))
+	if perNode > 1 {
+		id += fmt.Sprintf("-%d", index)
+	}
+	return id
+}
