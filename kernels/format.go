@@ -1,5 +1,10 @@
 package kernels
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Format is how the weights of a matrix are stored.
 type Format uint8
 
@@ -21,11 +26,30 @@ const (
 	LayoutVersion = 1
 )
 
+var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8"}
+
+// Formats lists all formats, the most exact first.
+func Formats() []Format { return []Format{F32, BF16, Q8} }
+
 // ParseFormat gives the format of a name such as "q8"; an error lists the valid names.
-func ParseFormat(name string) (Format, error) { panic("skeleton") }
+func ParseFormat(name string) (Format, error) {
+	var valid []string
+	for _, f := range Formats() {
+		if f.String() == name {
+			return f, nil
+		}
+		valid = append(valid, f.String())
+	}
+	return 0, fmt.Errorf("unknown weights format %q; valid: %s", name, strings.Join(valid, ", "))
+}
 
 // String is the name that ParseFormat reads.
-func (f Format) String() string { panic("skeleton") }
+func (f Format) String() string {
+	if name, ok := formatNames[f]; ok {
+		return name
+	}
+	return fmt.Sprintf("Format(%d)", uint8(f))
+}
 
 // Quantized says whether products with this format take activations as int8 codes and scales.
 func (f Format) Quantized() bool { return f == Q8 }

@@ -1,5 +1,24 @@
 package kernels
 
+import "fmt"
+
+// The packed layout: blocks of BlockOutputs outputs, one after the other; missing outputs of the last block are zeros.
+//
+//	f32, bf16  for each column: the 32 outputs side by side (128 or 64 bytes).
+//	q8         for each group of 64 columns: 32 bfloat16 scales (64 bytes), then its quads. A quad is 4 consecutive columns:
+//	           for each of the 32 outputs the 4 bytes side by side (128 bytes). The last group has as many quads as it
+//	           needs; missing columns hold the byte 128, which is zero.
+//
+// All numbers are little-endian. Every matrix is a multiple of 64 bytes long.
+const (
+	quadColumns    = 4
+	quadBytes      = quadColumns * BlockOutputs
+	groupQuads     = GroupColumns / quadColumns
+	scaleBytes     = 2 * BlockOutputs
+	fullGroupBytes = scaleBytes + groupQuads*quadBytes
+	codeOffset     = 128 // a stored byte is code + codeOffset
+)
+
 // Matrix is a packed weight matrix y = W x with W of shape [Outputs, Columns].
 type Matrix struct {
 	Format           Format
@@ -7,33 +26,27 @@ type Matrix struct {
 	Data             []byte // MatrixBytes long, 64-byte aligned
 }
 
-// MatrixBytes is the packed size, a multiple of 64.
-func MatrixBytes(f Format, outputs, columns int) int { panic("skeleton") }
-
-// Pack fills m.Data from rows of float32 weights: row(o, dst) stores the Columns weights of output o into dst.
-func Pack(m Matrix, row func(output int, dst []float32)) error { panic("skeleton") }
-
-// Unpack stores the weights of one output, as products use them, into dst [Columns].
-func (m Matrix) Unpack(output int, dst []float32) { panic("skeleton") }
-
-// ExpertShape is the size of one expert part: gate and up are [Intermediate, Hidden], down is [Hidden, Intermediate].
-type ExpertShape struct {
-	Format               Format
-	Hidden, Intermediate int
+// MatrixBytes is the packed size, a multiple of 64. It panics for an unknown format; sizes must not be negative.
+func MatrixBytes(f Format, outputs, columns int) int {
+	return (outputs + BlockOutputs - 1) / BlockOutputs * blockBytes(f, columns)
 }
 
-// Bytes is the packed size of the three matrices together.
-func (s ExpertShape) Bytes() int { panic("skeleton") }
+// blockBytes is the size of one block of outputs.
+func blockBytes(f Format, columns int) int {
+	switch f {
+	case F32:
+		return columns * BlockOutputs * 4
+	case BF16:
+		return columns * BlockOutputs * 2
+	case Q8:
+		return Groups(columns)*scaleBytes + (columns+quadColumns-1)/quadColumns*quadBytes
+	}
+	panic(fmt.Sprintf("kernels: %v is no weights format", f))
+}
 
-// Split gives the three matrices inside data, which is Bytes long.
-func (s ExpertShape) Split(data []byte) Expert { panic("skeleton") }
-
-// Expert is one packed expert part.
-type Expert struct{ Gate, Up, Down Matrix }
-
-// PartRange gives the intermediate rows [from, to) that part p of parts holds, in whole units of PartUnit: the first
-// parts get one unit more where they don't divide. MaxParts is the largest valid number of parts.
-func PartRange(f Format, intermediate, parts, p int) (from, to int) { panic("skeleton") }
-
-// MaxParts is the number of units of an intermediate dimension.
-func MaxParts(f Format, intermediate int) int { panic("skeleton") }
+// block is the packed bytes of the block that starts at an output.
+func (m Matrix) block(output int) []byte {
+	n := blockBytes(m.Format, m.Columns)
+	start := output / BlockOutputs * n
+	return m.Data[start : start+n : start+n]
+}

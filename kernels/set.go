@@ -1,74 +1,221 @@
 package kernels
 
+import "math"
+
 // Set is one implementation of all kernels ("generic", "avx2", ...). Its methods may be called from any goroutine. Each
-// splits its work so that no assembly call runs longer than about 100 µs.
-type Set struct{ name string }
+// splits its work so that no assembly call runs longer than about 100 µs. Slices whose lengths don't fit each other are a
+// programming error and panic; sources and destinations overlap only where a method says that they may.
+type Set struct {
+	name       string
+	requires   []string // names of CPU features (Features)
+	operations operations
+}
 
-// Known lists the names of all implementations, best first, whatever this CPU can run.
-func Known() []string { panic("skeleton") }
+// operations is what an implementation provides. Arguments have been checked.
+type operations struct {
+	// quantize fills the codes (padding included) and scales of one row; false if x is not finite.
+	quantize func(codes []int8, scales, x []float32) bool
+	finite   func(x []float32) bool
+	// Products of some blocks with some rows; see Set.Multiply.
+	multiplyF32, multiplyBF16, multiplyQ8 multiplyFunc
 
-// Available lists the implementations that this CPU runs, best first; the last is "generic".
-func Available() []string { panic("skeleton") }
+	siluMultiply func(dst, gate, up []float32)
+	rmsNorm      func(dst, x, weight []float32, epsilon float32)
+	rotate       func(head, cos, sin []float32) // one head
+	// scores stores scale·(q·key) for each key.
+	scores func(dst, q, keys []float32, scale float32)
+	// weightedSum stores Σ p·v over the rows of values, ascending, one FMA each, from 0.
+	weightedSum func(out, p, values []float32)
+	// expMinus replaces each x by Exp(x-shift).
+	expMinus func(x []float32, shift float32)
+	// merge stores FMA(y, b, x·a) into x.
+	merge     func(x []float32, a float32, y []float32, b float32)
+	scale     func(x []float32, factor float32)
+	divide    func(x []float32, divisor float32)
+	add       func(x, y []float32)
+	addScaled func(x, y []float32, factor float32)
+	toBF16    func(dst []uint16, x []float32)
+	fromBF16  func(dst []float32, x []uint16)
+	// accumulate: see Set.Accumulate; false on overflow.
+	accumulate func(sum []int64, y []float32, weight float32) bool
+	fromFixed  func(dst []float32, sum []int64)
+}
 
-// Select gives an implementation: the best for "" or "auto", else the named one. The error of a name that is unknown or
-// that this CPU lacks says which are valid and which CPU feature is missing.
-func Select(name string) (*Set, error) { panic("skeleton") }
+type multiplyFunc func(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int)
 
 // Name is the name that Select reads.
 func (s *Set) Name() string { return s.name }
 
 // Prepare stores x [Columns] as row r of a: a copy, or codes and scales. ErrNotFinite if x holds an infinity or NaN
 // (checked for both kinds); the row is then zeros.
-func (s *Set) Prepare(a *Activations, r int, x []float32) error { panic("skeleton") }
+func (s *Set) Prepare(a *Activations, r int, x []float32) error {
+	mustEqual("length of a row", len(x), a.Columns)
+	if a.Quantized {
+		if !s.operations.quantize(a.codes(r), a.scales(r), x) {
+			clear(a.codes(r))
+			clear(a.scales(r))
+			return ErrNotFinite
+		}
+		return nil
+	}
+	if !s.operations.finite(x) {
+		clear(a.values(r))
+		return ErrNotFinite
+	}
+	copy(a.values(r), x)
+	return nil
+}
 
 // Multiply computes, for each i, dst[i*stride+o] = W[o]·x(rows[i]) for outputs o in [from, to); from is a multiple of
-// BlockOutputs, and so is to unless it is m.Outputs. a.Quantized equals m.Format.Quantized().
+// BlockOutputs, and so is to unless it is m.Outputs. a.Quantized equals m.Format.Quantized(). Other elements of dst are not
+// touched. The order of sums: see the package's contract.
 func (s *Set) Multiply(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	panic("skeleton")
+	if len(rows) == 0 || from >= to {
+		return
+	}
+	checkMultiply(len(dst), stride, m, a, rows, from, to)
+	switch m.Format {
+	case F32:
+		s.operations.multiplyF32(dst, stride, m, a, rows, from, to)
+	case BF16:
+		s.operations.multiplyBF16(dst, stride, m, a, rows, from, to)
+	case Q8:
+		s.operations.multiplyQ8(dst, stride, m, a, rows, from, to)
+	}
 }
 
-// SiLUMultiply stores silu(gate)·up into dst (it may be gate); silu(x) = x / (1 + exp(-x)).
-func (s *Set) SiLUMultiply(dst, gate, up []float32) { panic("skeleton") }
+// SiLUMultiply stores silu(gate)·up into dst (it may be gate or up); silu(x) = x / (1 + Exp(-x)), -0 for -Inf.
+func (s *Set) SiLUMultiply(dst, gate, up []float32) {
+	mustEqual("length of gate", len(gate), len(dst))
+	mustEqual("length of up", len(up), len(dst))
+	s.operations.siluMultiply(dst, gate, up)
+}
 
-// RMSNorm stores x / sqrt(mean(x²) + epsilon) · weight into dst (it may be x). Sum of squares: 16 lanes, see reference.
-func (s *Set) RMSNorm(dst, x, weight []float32, epsilon float32) { panic("skeleton") }
+// RMSNorm stores x / sqrt(mean(x²) + epsilon) · weight into dst (it may be x): the sum of squares in 16 lanes (package
+// contract), mean = sum/n, factor = 1/sqrt(mean + epsilon), then (x·factor)·weight with two roundings.
+func (s *Set) RMSNorm(dst, x, weight []float32, epsilon float32) {
+	mustEqual("length of x", len(x), len(dst))
+	mustEqual("length of weight", len(weight), len(dst))
+	s.operations.rmsNorm(dst, x, weight, epsilon)
+}
 
 // Rotate applies rotary embedding in place to each head of x [heads·headDim], pairs (i, i+headDim/2); cos and sin hold
-// headDim/2 values (RopeTable).
-func (s *Set) Rotate(x []float32, headDim int, cos, sin []float32) { panic("skeleton") }
-
-// AttendBlock computes one query head against keys [n, headDim] and values [n, headDim] of one block:
-// scores = scale·q·k, max, p = exp(score-max), sum of p in ascending order, out[d] = Σ p·v ascending. n ≥ 1.
-func (s *Set) AttendBlock(out, q, keys, values []float32, n int, scale float32) (max, sum float32) {
-	panic("skeleton")
+// headDim/2 values (RopeTable): x1·cos - x2·sin and x2·cos + x1·sin, each product rounded.
+func (s *Set) Rotate(x []float32, headDim int, cos, sin []float32) {
+	if headDim <= 0 || headDim%2 != 0 || len(x)%headDim != 0 {
+		panicf("%d values are not whole heads of an even size %d", len(x), headDim)
+	}
+	mustEqual("length of cos", len(cos), headDim/2)
+	mustEqual("length of sin", len(sin), headDim/2)
+	for ; len(x) > 0; x = x[headDim:] {
+		s.operations.rotate(x[:headDim], cos, sin)
+	}
 }
 
-// MergeBlock folds a later block (max2, sum2, out2) into the running (max, sum, out).
+// AttendBlock computes one query head q [headDim] against keys [n, headDim] and values [n, len(out)] of one block:
+// scores = scale·(q·k) with the dot in 16 lanes, max, p = Exp(score-max), sum of p in ascending order, out[d] = Σ p·v
+// ascending, one FMA each. n ≥ 1. No memory is allocated for n ≤ 256.
+func (s *Set) AttendBlock(out, q, keys, values []float32, n int, scale float32) (max, sum float32) {
+	if n < 1 {
+		panicf("an attention block of %d keys", n)
+	}
+	mustEqual("length of keys", len(keys), n*len(q))
+	mustEqual("length of values", len(values), n*len(out))
+	var buffer [256]float32
+	p := buffer[:]
+	if n > len(buffer) {
+		p = make([]float32, n)
+	}
+	p = p[:n]
+	s.operations.scores(p, q, keys, scale)
+	max = largest(p)
+	s.operations.expMinus(p, max)
+	s.operations.weightedSum(out, p, values)
+	return max, ascendingSum(p)
+}
+
+// MergeBlock folds a later block (max2, sum2, out2) into the running (max, sum, out): with m the larger maximum,
+// a = Exp(max-m), b = Exp(max2-m): out = FMA(out2, b, out·a), and the sum likewise. A running block of (-Inf, 0, zeros) is
+// neutral as long as max2 is finite. The caller divides by the last sum.
 func (s *Set) MergeBlock(out []float32, max, sum float32, out2 []float32, max2, sum2 float32) (float32, float32) {
-	panic("skeleton")
+	mustEqual("length of the later block", len(out2), len(out))
+	m := max
+	if max2 > m {
+		m = max2
+	}
+	a, b := Exp(max-m), Exp(max2-m)
+	s.operations.merge(out, a, out2, b)
+	return m, FMA(sum2, b, float32(sum*a))
 }
 
 // Scale multiplies x by factor in place.
-func (s *Set) Scale(x []float32, factor float32) { panic("skeleton") }
+func (s *Set) Scale(x []float32, factor float32) { s.operations.scale(x, factor) }
+
+// Divide divides x by divisor in place.
+func (s *Set) Divide(x []float32, divisor float32) { s.operations.divide(x, divisor) }
 
 // Add adds y to x in place.
-func (s *Set) Add(x, y []float32) { panic("skeleton") }
+func (s *Set) Add(x, y []float32) {
+	mustEqual("length of y", len(y), len(x))
+	s.operations.add(x, y)
+}
 
 // AddScaled adds factor·y to x in place with two roundings (product, then sum).
-func (s *Set) AddScaled(x, y []float32, factor float32) { panic("skeleton") }
+func (s *Set) AddScaled(x, y []float32, factor float32) {
+	mustEqual("length of y", len(y), len(x))
+	s.operations.addScaled(x, y, factor)
+}
 
-// Softmax replaces x by exp(x-max)/sum in place.
-func (s *Set) Softmax(x []float32) { panic("skeleton") }
+// Softmax replaces x by Exp(x-max)/sum in place, the sum in ascending order. A NaN or +Inf in x, or nothing but -Inf, makes
+// every element NaN.
+func (s *Set) Softmax(x []float32) {
+	s.operations.expMinus(x, largest(x))
+	s.operations.divide(x, ascendingSum(x))
+}
+
+// largest is the first of the largest elements, NaNs ignored; -Inf if there is none.
+func largest(x []float32) float32 {
+	m := float32(math.Inf(-1))
+	for _, v := range x {
+		if v > m {
+			m = v
+		}
+	}
+	return m
+}
+
+func ascendingSum(x []float32) float32 {
+	var sum float32
+	for _, v := range x {
+		sum += v
+	}
+	return sum
+}
 
 // ToBF16 rounds x to bfloat16, nearest even; FromBF16 is its exact inverse.
-func (s *Set) ToBF16(dst []uint16, x []float32) { panic("skeleton") }
+func (s *Set) ToBF16(dst []uint16, x []float32) {
+	mustEqual("length of x", len(x), len(dst))
+	s.operations.toBF16(dst, x)
+}
 
 // FromBF16 stores bfloat16 values as float32.
-func (s *Set) FromBF16(dst []float32, x []uint16) { panic("skeleton") }
+func (s *Set) FromBF16(dst []float32, x []uint16) {
+	mustEqual("length of x", len(x), len(dst))
+	s.operations.fromBF16(dst, x)
+}
 
 // Accumulate adds int64(round-half-even(float64(weight)·float64(y[i])·2^28)) to sum[i]; ErrOverflow if one of them
 // reaches 2^52 in absolute value or is NaN; sum is then undefined.
-func (s *Set) Accumulate(sum []int64, y []float32, weight float32) error { panic("skeleton") }
+func (s *Set) Accumulate(sum []int64, y []float32, weight float32) error {
+	mustEqual("length of y", len(y), len(sum))
+	if !s.operations.accumulate(sum, y, weight) {
+		return ErrOverflow
+	}
+	return nil
+}
 
 // FromFixed stores float32(sum[i]·2^-28), rounded once, into dst.
-func (s *Set) FromFixed(dst []float32, sum []int64) { panic("skeleton") }
+func (s *Set) FromFixed(dst []float32, sum []int64) {
+	mustEqual("length of sum", len(sum), len(dst))
+	s.operations.fromFixed(dst, sum)
+}

@@ -1,0 +1,123 @@
+package kernels
+
+import "math"
+
+func siluMultiplyGeneric(dst, gate, up []float32) {
+	for i, x := range gate {
+		dst[i] = silu(x) * up[i]
+	}
+}
+
+// lanes is the number of partial sums of a sum over a vector.
+const lanes = 16
+
+// dotLanes is Σ x·y in 16 lanes (package contract).
+func dotLanes(x, y []float32) float32 {
+	var lane [lanes]float32
+	for len(x) >= lanes {
+		a, b := (*[lanes]float32)(x), (*[lanes]float32)(y)
+		for j := range lane {
+			lane[j] = FMA(a[j], b[j], lane[j])
+		}
+		x, y = x[lanes:], y[lanes:]
+	}
+	if len(x) > 0 {
+		var a, b [lanes]float32
+		copy(a[:], x)
+		copy(b[:], y)
+		for j := range lane {
+			lane[j] = FMA(a[j], b[j], lane[j])
+		}
+	}
+	for half := lanes / 2; half > 0; half /= 2 {
+		for j := range half {
+			lane[j] += lane[j+half]
+		}
+	}
+	return lane[0]
+}
+
+func rmsNormGeneric(dst, x, weight []float32, epsilon float32) {
+	factor := rmsFactor(dotLanes(x, x), len(x), epsilon)
+	for i, v := range x {
+		dst[i] = float32(v*factor) * weight[i]
+	}
+}
+
+// rmsFactor is 1/sqrt(squares/n + epsilon). The root of a float32 taken in float64 and rounded is correctly rounded.
+func rmsFactor(squares float32, n int, epsilon float32) float32 {
+	mean := squares / float32(n)
+	return 1 / float32(math.Sqrt(float64(mean+epsilon)))
+}
+
+func rotateGeneric(head, cos, sin []float32) {
+	first, second := head[:len(cos)], head[len(cos):]
+	for i, c := range cos {
+		a, b := first[i], second[i]
+		first[i] = float32(a*c) - float32(b*sin[i])
+		second[i] = float32(b*c) + float32(a*sin[i])
+	}
+}
+
+func scoresGeneric(dst, q, keys []float32, scale float32) {
+	for i := range dst {
+		dst[i] = dotLanes(q, keys[i*len(q):(i+1)*len(q)]) * scale
+	}
+}
+
+func weightedSumGeneric(out, p, values []float32) {
+	clear(out)
+	for i, weight := range p {
+		for d, v := range values[i*len(out) : (i+1)*len(out)] {
+			out[d] = FMA(weight, v, out[d])
+		}
+	}
+}
+
+func expMinusGeneric(x []float32, shift float32) {
+	for i, v := range x {
+		x[i] = Exp(v - shift)
+	}
+}
+
+func mergeGeneric(x []float32, a float32, y []float32, b float32) {
+	for i, v := range x {
+		x[i] = FMA(y[i], b, float32(v*a))
+	}
+}
+
+func scaleGeneric(x []float32, factor float32) {
+	for i := range x {
+		x[i] *= factor
+	}
+}
+
+func divideGeneric(x []float32, divisor float32) {
+	for i := range x {
+		x[i] /= divisor
+	}
+}
+
+func addGeneric(x, y []float32) {
+	for i, v := range y {
+		x[i] += v
+	}
+}
+
+func addScaledGeneric(x, y []float32, factor float32) {
+	for i, v := range y {
+		x[i] += float32(v * factor)
+	}
+}
+
+func toBF16Generic(dst []uint16, x []float32) {
+	for i, v := range x {
+		dst[i] = toBF16(v)
+	}
+}
+
+func fromBF16Generic(dst []float32, x []uint16) {
+	for i, v := range x {
+		dst[i] = fromBF16(v)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build amd64 && !purego
+
+package kernels
+
+// implementations are all of this build, best first.
+var implementations = []*Set{&generic}
