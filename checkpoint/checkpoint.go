@@ -1,57 +1,172 @@
 package checkpoint
 
-// Checkpoint is an open model folder. Tensors are read through read-only mappings.
-type Checkpoint struct{}
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sort"
+	"sync"
+)
+
+// Checkpoint is an open model folder. Tensors are read through read-only mappings. Its methods may be called concurrently, but
+// for Close.
+type Checkpoint struct {
+	dir       string
+	config    *Config
+	rawConfig []byte
+	rawIndex  []byte        // nil for a model in one file
+	files     []*TensorFile // ascending names
+	byName    map[string]*TensorFile
+
+	digest func() (string, error) // computed once
+}
 
 // Open reads configuration and tensor headers of the folder, and checks both against the files' sizes and against each other
 // (every tensor that the family needs exists with the right shape) before anything is allocated.
-func Open(dir string) (*Checkpoint, error) { panic("skeleton") }
-
-// Close unmaps the files; tensors must not be used afterwards.
-func (c *Checkpoint) Close() error { panic("skeleton") }
-
-// Dir is the folder.
-func (c *Checkpoint) Dir() string { panic("skeleton") }
-
-// Config is the model's configuration.
-func (c *Checkpoint) Config() *Config { panic("skeleton") }
-
-// Digest is the model digest of DESIGN §4 in hex.
-func (c *Checkpoint) Digest() (string, error) { panic("skeleton") }
-
-// Tensor finds a tensor by name; the error says which names look alike.
-func (c *Checkpoint) Tensor(name string) (Tensor, error) { panic("skeleton") }
-
-// Names lists all tensor names, sorted.
-func (c *Checkpoint) Names() []string { panic("skeleton") }
-
-// Release tells the kernel that the tensor's pages are no longer needed (they were packed).
-func (c *Checkpoint) Release(t Tensor) { panic("skeleton") }
-
-// DType is how a tensor's elements are stored.
-type DType string
-
-// The element types that are read; others are listed but refused by Row.
-const (
-	BF16 DType = "BF16"
-	F16  DType = "F16"
-	F32  DType = "F32"
-)
-
-// Tensor is a tensor inside a mapped file.
-type Tensor struct {
-	Name  string
-	File  string
-	DType DType
-	Shape []int
-	Data  []byte // mapped, read-only
+func Open(dir string) (*Checkpoint, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("model folder: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("model folder %s: expected a folder with config.json and model.safetensors, found a file", dir)
+	}
+	config, raw, err := readConfig(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{dir: dir, config: config, rawConfig: raw, byName: map[string]*TensorFile{}}
+	c.digest = sync.OnceValues(c.computeDigest)
+	if err := c.openFiles(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if err := c.check(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
-// Row stores row i (all dimensions but the first flattened; a vector is one row) as float32 into dst.
-func (t Tensor) Row(i int, dst []float32) { panic("skeleton") }
+// openFiles opens model.safetensors or, if there is none, the shards that the index names.
+func (c *Checkpoint) openFiles() error {
+	single := filepath.Join(c.dir, "model.safetensors")
+	_, err := os.Stat(single)
+	if err == nil {
+		return c.addFile(single)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	index, err := readIndex(filepath.Join(c.dir, "model.safetensors.index.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.noWeights()
+	}
+	if err != nil {
+		return err
+	}
+	c.rawIndex = index.raw
+	for _, shard := range index.shards {
+		path := filepath.Join(c.dir, shard)
+		if err := c.addFile(path); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%s names a file that does not exist: %w", index.path, err)
+			}
+			return err
+		}
+	}
+	return index.check(c)
+}
 
-// RowRange stores the columns [from, from+len(dst)) of row i.
-func (t Tensor) RowRange(i, from int, dst []float32) { panic("skeleton") }
+// noWeights says what was found in place of safetensors.
+func (c *Checkpoint) noWeights() error {
+	found := "none"
+	for _, pattern := range []string{"*.safetensors", "*.gguf", "*.bin", "*.pth", "*.pt"} {
+		if matches, _ := filepath.Glob(filepath.Join(c.dir, pattern)); len(matches) > 0 {
+			found = filepath.Base(matches[0])
+			break
+		}
+	}
+	return fmt.Errorf("model folder %s: expected model.safetensors or model.safetensors.index.json, found %s", c.dir, found)
+}
 
-// Float32 gives all elements as float32.
-func (t Tensor) Float32() []float32 { panic("skeleton") }
+func (c *Checkpoint) addFile(path string) error {
+	f, err := OpenTensors(path)
+	if err != nil {
+		return err
+	}
+	c.files = append(c.files, f)
+	for i := range f.header.entries {
+		name := f.header.entries[i].name
+		if other := c.byName[name]; other != nil {
+			return &TensorError{File: path, Tensor: name, Expected: "a tensor that no other file has", Found: "it in " + other.path + " too"}
+		}
+		c.byName[name] = f
+	}
+	return nil
+}
+
+// check demands every tensor that the configuration needs, with its shape and a type that can be read.
+func (c *Checkpoint) check() error {
+	for name, shape := range c.config.Tensors() {
+		f := c.byName[name]
+		if f == nil {
+			_, err := c.Tensor(name)
+			return fmt.Errorf("%w (config.json: %d layers, %d experts)", err, len(c.config.Layers), c.config.Experts)
+		}
+		e := &f.header.entries[f.byName[name]]
+		if !slices.Equal(e.shape, shape) {
+			return &TensorError{File: f.path, Tensor: name, Expected: fmt.Sprintf("shape %v by config.json", shape), Found: fmt.Sprint(e.shape)}
+		}
+		if !e.dtype.Readable() {
+			return &TensorError{File: f.path, Tensor: name, Expected: "BF16, F16 or F32", Found: string(e.dtype)}
+		}
+	}
+	return nil
+}
+
+// Close unmaps the files; tensors must not be used afterwards.
+func (c *Checkpoint) Close() error {
+	var all []error
+	for _, f := range c.files {
+		all = append(all, f.Close())
+	}
+	return errors.Join(all...)
+}
+
+// Dir is the folder.
+func (c *Checkpoint) Dir() string { return c.dir }
+
+// Config is the model's configuration.
+func (c *Checkpoint) Config() *Config { return c.config }
+
+// Digest is the model digest of DESIGN §4 in hex. It is computed once, at the first call.
+func (c *Checkpoint) Digest() (string, error) { return c.digest() }
+
+// Tensor finds a tensor by name; the error says which names look alike.
+func (c *Checkpoint) Tensor(name string) (Tensor, error) {
+	f := c.byName[name]
+	if f == nil {
+		return Tensor{}, &TensorError{File: c.dir, Tensor: name, Expected: "a tensor of this name", Found: lookAlike(name, c.Names())}
+	}
+	return f.Tensor(name)
+}
+
+// Names lists all tensor names, sorted.
+func (c *Checkpoint) Names() []string {
+	names := make([]string, 0, len(c.byName))
+	for name := range c.byName {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Release tells the kernel that the tensor's pages are no longer needed (they were packed). Pages that the tensor shares with
+// its neighbours stay.
+func (c *Checkpoint) Release(t Tensor) {
+	if t.file != nil {
+		t.file.release(t)
+	}
+}

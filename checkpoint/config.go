@@ -37,7 +37,7 @@ type LayerConfig struct {
 	SlidingWindow int // number of positions that a query sees, itself included; 0 is all
 }
 
-// Names gives the tensor names of a family.
+// Names gives the tensor names of a family. LMHead is the embedding where the two are tied.
 type Names struct {
 	Embedding, FinalNorm, LMHead string
 	Layer                        func(layer int) LayerNames

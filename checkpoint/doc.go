@@ -1,3 +1,7 @@
 // Package checkpoint reads model files: Hugging Face folders with config.json and safetensors. It owns the tensor names and
 // configuration of each model family (one file a family) and the model digest. It must not know how weights are packed.
+//
+// Everything that a file claims (header length, offsets, shapes, names, configuration values) is checked against the size of
+// the file and against the configuration in Open, before memory is taken for it. Tensors are read through read-only
+// mappings, so opening a model of any size costs the bytes of its headers only.
 package checkpoint

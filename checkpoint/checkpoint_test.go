@@ -1,0 +1,45 @@
+package checkpoint
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func openTiny(t *testing.T, folder string) *Checkpoint {
+	t.Helper()
+	c, err := Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// The fixtures were written by transformers: their files hold exactly the tensors that Config.Tensors lists.
+func TestFilesHoldExactlyTheNeededTensors(t *testing.T) {
+	t.Parallel()
+	for _, folder := range append(tinyFolders(t), "../demo/qwen3moe-2m") {
+		c := openTiny(t, folder)
+		var needed []string
+		for name := range c.Config().Tensors() {
+			needed = append(needed, name)
+		}
+		slices.Sort(needed)
+		if diff := cmp.Diff(needed, c.Names()); diff != "" {
+			t.Errorf("%s: needed and stored tensors differ:\n%s", folder, diff)
+		}
+		digest, err := c.Digest()
+		if err != nil || len(digest) != 64 {
+			t.Errorf("%s: digest %q, %v", folder, digest, err)
+		}
+	}
+}
