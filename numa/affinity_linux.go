@@ -2,17 +2,16 @@ package numa
 
 import (
 	"fmt"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // PinThread binds the calling OS thread (locked by the caller) to one CPU. The error says which CPU was refused.
-func PinThread(cpu int) error {
-	return setThreadAffinity([]int{cpu})
-}
+func PinThread(cpu int) error { return SetThreadAffinity([]int{cpu}) }
 
-// setThreadAffinity binds the calling OS thread to the CPUs.
-func setThreadAffinity(cpus []int) error {
+// SetThreadAffinity binds the calling OS thread (locked by the caller) to the CPUs.
+func SetThreadAffinity(cpus []int) error {
 	mask := newCPUMask(cpus)
 	if err := mask.set(0); err != nil {
 		return fmt.Errorf("sched_setaffinity to CPUs %s: %w", FormatList(cpus), err)
@@ -20,8 +19,8 @@ func setThreadAffinity(cpus []int) error {
 	return nil
 }
 
-// threadAffinity gives the CPUs that a thread may run on; 0 is the calling thread.
-func threadAffinity(thread int) ([]int, error) {
+// ThreadAffinity gives the CPUs that a thread may run on; 0 is the calling thread.
+func ThreadAffinity(thread int) ([]int, error) {
 	// The kernel refuses a mask that is smaller than its own (EINVAL): grow until it fits.
 	for words := 16; words <= 1<<14; words *= 2 {
 		mask := make(cpuMask, words)
@@ -34,5 +33,14 @@ func threadAffinity(thread int) ([]int, error) {
 		}
 		return mask.list(), nil
 	}
-	return nil, fmt.Errorf("sched_getaffinity of thread %d: the kernel's CPU mask is larger than 1 million bits", thread)
+	return nil, fmt.Errorf("sched_getaffinity of thread %d: the kernel's CPU mask has more than %d bits", thread, 1<<14*wordBits)
+}
+
+// CurrentCPU is the CPU that the calling thread runs on, -1 if unknown.
+func CurrentCPU() int {
+	var cpu uint32
+	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); errno != 0 {
+		return -1
+	}
+	return int(cpu)
 }

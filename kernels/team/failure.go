@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"sync"
 )
 
 // errExited is what is reported of a job that called runtime.Goexit: nothing panicked, but the job did not return.
@@ -47,10 +48,29 @@ func asError(value any) error {
 	return &PanicError{Value: value, Stack: debug.Stack()}
 }
 
+// failure keeps the error of the lowest job, so that the outcome doesn't depend on which thread was quicker.
+type failure struct {
+	mutex sync.Mutex
+	job   int64
+	err   error
+}
+
+func (f *failure) clear() {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.job, f.err = 0, nil
+}
+
 func (f *failure) record(job int64, err error) {
-	f.Lock()
-	defer f.Unlock()
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
 	if f.err == nil || job < f.job {
 		f.job, f.err = job, err
 	}
+}
+
+func (f *failure) first() error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.err
 }

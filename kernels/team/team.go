@@ -1,12 +1,26 @@
 // Package team owns a group of OS threads, pinned to CPUs, that share jobs through one counter. The worker computes expert
 // parts with one, the coordinator its dense layers. It knows nothing of what a job computes.
+//
+// A layer is some ten runs of a few 100 µs each, and waking a sleeping thread takes 10 to 50 µs, so:
+//
+//   - Thread 0 is the goroutine that calls Run: it starts at once and needs no wake-up. It is not pinned, since its OS thread
+//     belongs to the Go runtime; when a run begins on a CPU of another thread of the team, it moves to its own CPU first.
+//   - Threads 1 and up are goroutines of their own, locked to OS threads and pinned. One that wakes too late finds no jobs left
+//     and nobody waited for it.
+//   - After a run these look out for the next one for at most spinTime, and only while that keeps paying off and every thread
+//     has a CPU of its own; then they sleep.
 package team
 
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/moepool/moepool/numa"
 )
 
 // ErrClosed is the error of Run after Close.
@@ -14,100 +28,175 @@ var ErrClosed = errors.New("the thread team is closed")
 
 // Team is a fixed group of threads.
 type Team struct {
-	threads []*thread
+	helpers []*helper // threads 1 and up
 	pinned  bool
+	spins   bool // every thread has a CPU of its own
 	ended   sync.WaitGroup
+	caller  caller
 
-	running sync.Mutex // held by the Run in progress and by Close; the fields below belong to its holder
-	closed  bool
+	running sync.Mutex // held by the Run in progress and by Close
+
+	// The run in progress: written by Run while the gate is closed, read by those that passed it.
 	job     func(i, thread int) error
 	n       int64
-	done    chan struct{} // capacity 1: the last busy thread says that the run is over
+	failure failure
+
+	closed atomic.Bool
+	round  atomic.Uint32 // counts runs: helpers look out for its change
+	gate   gate
 
 	_    [64]byte // the counter is written by all threads: keep its cache line apart from what they only read
 	next atomic.Int64
 	_    [56]byte
-	busy atomic.Int32 // threads that still take jobs
-
-	failure failure
 }
 
-// failure keeps the error of the lowest job, so that the outcome doesn't depend on which thread was quicker.
-type failure struct {
-	sync.Mutex
-	job int64
-	err error
-}
-
-// New starts threads goroutines locked to OS threads, thread i pinned to cpus[i%len(cpus)] (not pinned if cpus is empty
-// or pinning is not permitted: Pinned says so).
+// New starts a team of threads: the caller of Run and threads-1 goroutines locked to OS threads, thread i pinned to
+// cpus[i%len(cpus)] (not pinned if cpus is empty or pinning is not permitted: Pinned says so).
 func New(threads int, cpus []int) (*Team, error) {
 	if threads < 1 {
 		return nil, fmt.Errorf("a team of %d threads: at least 1 is needed", threads)
 	}
-	t := &Team{done: make(chan struct{}, 1), pinned: len(cpus) > 0}
+	t := &Team{pinned: len(cpus) > 0}
+	t.gate.init()
+	distinct := slices.Compact(slices.Sorted(slices.Values(cpus)))
+	t.spins = threads <= runtime.GOMAXPROCS(0) && threads <= runtime.NumCPU() && (len(cpus) == 0 || threads <= len(distinct))
 	started := make(chan error, threads)
-	for i := range threads {
-		th := &thread{team: t, index: i, wake: make(chan struct{}, 1)}
-		cpu := -1
+	for i := 1; i < threads; i++ {
+		h := &helper{team: t, thread: i, cpu: -1, wake: make(chan struct{}, 1), credit: 1}
 		if len(cpus) > 0 {
-			cpu = cpus[i%len(cpus)]
+			h.cpu = cpus[i%len(cpus)]
 		}
-		t.threads = append(t.threads, th)
+		t.helpers = append(t.helpers, h)
 		t.ended.Add(1)
-		go th.main(cpu, started)
+		go h.main(0, started)
 	}
-	for range threads {
+	for range t.helpers {
 		if err := <-started; err != nil {
 			t.pinned = false
 		}
 	}
+	if t.pinned {
+		t.pinned = t.caller.init(cpus[0], t.helpers)
+	}
 	return t, nil
 }
 
-// Threads is the number of threads.
-func (t *Team) Threads() int { return len(t.threads) }
+// Threads is the number of threads, the caller of Run included.
+func (t *Team) Threads() int { return len(t.helpers) + 1 }
 
-// Pinned says whether every thread is pinned to its CPU.
+// Pinned says whether every thread is bound to its CPU as the package says.
 func (t *Team) Pinned() bool { return t.pinned }
 
 // Run calls job(i, thread) once for each i in [0, n), in ascending order of start, on the team's threads, and waits until all
-// have ended; the calling goroutine computes nothing itself, so that jobs run on pinned threads only. All jobs run even if one
-// fails; the error is that of the lowest i. A panic inside a job, a memory fault included (debug.SetPanicOnFault), becomes a
-// *FaultError or *PanicError. One Run at a time: concurrent callers queue, so a job must not call Run of its own team.
-// thread in [0, Threads()): two jobs with the same thread never overlap. n jobs wake at most n threads, the lowest ones.
+// have ended. All jobs run even if one fails; the error is that of the lowest i. A panic inside a job, a memory fault
+// included (debug.SetPanicOnFault), becomes a *FaultError or *PanicError. One Run at a time: concurrent callers queue, so a
+// job must not call Run of its own team. thread in [0, Threads()): two jobs with the same thread never overlap; one job alone
+// runs on thread 0, the calling goroutine. A job must not call runtime.Goexit: it would end the caller. Run allocates nothing.
 func (t *Team) Run(n int, job func(i, thread int) error) error {
 	t.running.Lock()
 	defer t.running.Unlock()
-	if t.closed {
+	if t.closed.Load() {
 		return ErrClosed
 	}
 	if n <= 0 {
 		return nil
 	}
 	t.job, t.n = job, int64(n)
-	t.failure.job, t.failure.err = 0, nil
+	t.failure.clear()
 	t.next.Store(0)
-	woken := min(n, len(t.threads))
-	t.busy.Store(int32(woken))
-	for _, th := range t.threads[:woken] {
-		th.wake <- struct{}{}
+	if n > 1 && len(t.helpers) > 0 {
+		if t.pinned {
+			t.caller.settle()
+		}
+		t.gate.open()
+		t.round.Add(1)
+		for _, h := range t.helpers[:min(n-1, len(t.helpers))] {
+			h.rouse()
+		}
+		// Deferred: a job that ends this goroutine (runtime.Goexit) must not leave others inside.
+		defer t.gate.close(t.spins)
 	}
-	<-t.done
-	t.job = nil
-	return t.failure.err
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	for !t.takeJobs(0) {
+	}
+	if n > 1 && len(t.helpers) > 0 {
+		t.gate.close(t.spins)
+	}
+	return t.failure.first()
+}
+
+// takeJobs runs jobs until there are none (true) or one panicked (false).
+func (t *Team) takeJobs(thread int) (finished bool) {
+	i := int64(-1)
+	defer func() {
+		if !finished {
+			t.failure.record(i, asError(recover()))
+		}
+	}()
+	for {
+		if i = t.next.Add(1) - 1; i >= t.n {
+			return true
+		}
+		if err := t.job(int(i), thread); err != nil {
+			t.failure.record(i, err)
+		}
+	}
 }
 
 // Close waits for the Run in progress and ends the threads; Run afterwards is ErrClosed. Closing twice does nothing.
 func (t *Team) Close() {
 	t.running.Lock()
 	defer t.running.Unlock()
-	if t.closed {
+	if t.closed.Swap(true) {
 		return
 	}
-	t.closed = true
-	for _, th := range t.threads {
-		close(th.wake)
+	t.job = nil
+	t.round.Add(1)
+	for _, h := range t.helpers {
+		h.rouse()
 	}
 	t.ended.Wait()
+}
+
+// caller puts the goroutine that calls Run on the CPU of thread 0.
+type caller struct {
+	cpu     int
+	taken   []bool // by CPU number: it is another thread's
+	allowed []int
+}
+
+// init gives false if threads can't be moved.
+func (c *caller) init(cpu int, helpers []*helper) bool {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	allowed, err := numa.ThreadAffinity(0)
+	if err != nil || numa.SetThreadAffinity([]int{cpu}) != nil || numa.SetThreadAffinity(allowed) != nil {
+		return false
+	}
+	c.cpu, c.allowed = cpu, allowed
+	for _, h := range helpers {
+		if h.cpu == cpu {
+			continue // more threads than CPUs
+		}
+		for len(c.taken) <= h.cpu {
+			c.taken = append(c.taken, false)
+		}
+		c.taken[h.cpu] = true
+	}
+	return true
+}
+
+// settle moves the calling goroutine's OS thread if it runs on a CPU of another thread of the team: the kernel would let both
+// share it for milliseconds, since the other one is pinned. The affinity is then given back, as the OS thread is the runtime's.
+func (c *caller) settle() {
+	if cpu := numa.CurrentCPU(); cpu < 0 || cpu >= len(c.taken) || !c.taken[cpu] {
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if numa.SetThreadAffinity([]int{c.cpu}) == nil {
+		// It was permitted a line above and at New: an error can only mean that the cpuset changed, and then the kernel
+		// has replaced the mask already.
+		_ = numa.SetThreadAffinity(c.allowed)
+	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"unsafe"
@@ -12,37 +14,39 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/moepool/moepool/kernels/team"
+	"github.com/moepool/moepool/numa"
 )
 
 func TestThreadsArePinned(t *testing.T) {
 	t.Parallel()
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+	cpus, err := numa.ThreadAffinity(0)
+	if err != nil {
 		t.Fatal(err)
-	}
-	var cpus []int
-	for cpu := range 1024 {
-		if allowed.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
 	}
 	threads := len(cpus) + 1
 	tm := newTeam(t, threads, cpus)
 	if !tm.Pinned() {
 		t.Skip("this process may not set the affinity of its threads")
 	}
-	check := func(_, thread int) error {
-		var mask unix.CPUSet
-		if err := unix.SchedGetaffinity(0, &mask); err != nil {
-			return err
-		}
-		if want := cpus[thread%len(cpus)]; mask.Count() != 1 || !mask.IsSet(want) {
-			return fmt.Errorf("thread %d may run on %d CPUs, want CPU %d only", thread, mask.Count(), want)
-		}
-		return nil
-	}
 	for range 20 {
-		if err := tm.Run(4*threads, check); err != nil {
+		var all sync.WaitGroup
+		all.Add(threads)
+		if err := tm.Run(threads, func(_, thread int) error {
+			all.Done()
+			all.Wait() // each thread has one job
+			mine, err := numa.ThreadAffinity(0)
+			if err != nil {
+				return err
+			}
+			want := cpus // the caller's affinity is as it was
+			if thread > 0 {
+				want = []int{cpus[thread%len(cpus)]}
+			}
+			if !slices.Equal(mine, want) {
+				return fmt.Errorf("thread %d may run on CPUs %v, want %v", thread, mine, want)
+			}
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,12 +74,17 @@ func TestFaultBecomesError(t *testing.T) {
 	}
 	tm := newTeam(t, 3, nil)
 	var total atomic.Int64
+	var all sync.WaitGroup
+	all.Add(3)
 	var faults atomic.Int32
 	err = tm.Run(8, func(i, _ int) error {
-		if i > 0 {
-			faults.Add(1)
+		if i < 3 {
+			all.Done()
+			all.Wait() // so that each thread meets a fault
 		}
+		faults.Add(1)
 		total.Add(int64(data[i*page]))
+		faults.Add(-1)
 		return nil
 	})
 	var fault *team.FaultError

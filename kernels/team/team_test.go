@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -122,19 +123,39 @@ func TestPanicBecomesError(t *testing.T) {
 	}
 }
 
+// Nothing forbids testing's FailNow inside a job: wherever it runs, the team stays usable and Close ends.
 func TestGoexitInAJob(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, 2, []int{0})
-	for range 3 {
+	for _, exits := range []int{0, 1} {
+		var err error
+		returned := false
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			var both sync.WaitGroup
+			both.Add(2)
+			err = tm.Run(2, func(_, thread int) error {
+				both.Done()
+				both.Wait() // each of the two threads has one job
+				if thread == exits {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			returned = true
+		}()
+		<-ended
 		var failed *team.PanicError
-		if err := tm.Run(4, func(i, _ int) error {
-			if i == 2 {
-				runtime.Goexit()
-			}
-			return nil
-		}); !errors.As(err, &failed) {
+		if exits == 0 && returned {
+			t.Fatal("the caller went on although its job ended it")
+		}
+		if exits == 1 && !errors.As(err, &failed) {
 			t.Fatalf("got %v, want a *PanicError", err)
 		}
+	}
+	if err := tm.Run(10, func(int, int) error { return nil }); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -211,6 +232,35 @@ func BenchmarkRun(b *testing.B) {
 				job := func(int, int) error { return nil }
 				for b.Loop() {
 					_ = tm.Run(n, job)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkRunWork is a run of two equal pieces of work that comes after a pause, in which the helper falls asleep, or not: the
+// difference between the two is what the wake-up costs.
+func BenchmarkRunWork(b *testing.B) {
+	const steps = 200_000 // about 100 µs
+	var sink atomic.Uint64
+	work := func(i, _ int) error {
+		x := uint64(i)
+		for range steps {
+			x = x*6364136223846793005 + 1442695040888963407
+		}
+		sink.Add(x)
+		return nil
+	}
+	for _, threads := range []int{1, 2} {
+		for _, pause := range []time.Duration{0, time.Millisecond} {
+			b.Run(fmt.Sprintf("threads=%d/pause=%v", threads, pause), func(b *testing.B) {
+				tm := newTeam(b, threads, []int{0, 1})
+				b.StopTimer()
+				for range b.N {
+					time.Sleep(pause)
+					b.StartTimer()
+					_ = tm.Run(2, work)
+					b.StopTimer()
 				}
 			})
 		}
