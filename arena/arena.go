@@ -1,90 +1,207 @@
 // Package arena owns file-backed memory: one mapped file per (layer, part) with one slot per expert, its residency, and the
 // anonymous memory that replaces it when there is no file. It must not know what the bytes mean.
+//
+// A file is a header (layout.go) and slots at fixed offsets, a multiple of 2 MiB apart, in one read-only MAP_SHARED mapping.
+// Slots are written with pwrite, so a full disk is an error of the write and never a SIGBUS. A slot is allocated, written,
+// synced, then marked in the header, and the mark is synced: a crash leaves unmarked slots, never wrong ones. A slot found
+// marked at a start is verified against its checksum when it is first brought in.
+//
+// Slots that find no room in the file lie in anonymous memory, per slot: what the disk holds stays on disk, no address
+// changes, and the next start reuses what is there.
+//
+// All work is done on the caller's thread, which carries the memory policy that decides where pages go (package numa).
 package arena
 
-// Options describe a store: all arena files of one worker for one packed model.
-type Options struct {
-	Dir      string // the worker's own folder; "" or "none": anonymous memory
-	Identity string // model digest, format, parts, layout version: a file written under another identity is rebuilt
-	Log      func(format string, args ...any)
-}
-
-// Store is an open, locked folder.
-type Store struct{}
-
-// ErrLocked is the error of OpenStore when another process holds the folder.
-var ErrLocked error
-
-// OpenStore creates and locks the folder. A folder that can't be used gives a store of anonymous memory and a log line, except
-// for ErrLocked.
-func OpenStore(o Options) (*Store, error) { panic("skeleton") }
-
-// Close unmaps all files and releases the lock.
-func (s *Store) Close() error { panic("skeleton") }
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
 
 // Key names one arena file.
 type Key struct{ Layer, Part int }
 
+func (k Key) String() string { return fmt.Sprintf("layer %d part %d", k.Layer, k.Part) }
+
 // Geometry is the shape of one arena file.
 type Geometry struct {
 	Slots     int // one for every expert of the layer
-	SlotBytes int // packed bytes of one slot; the stride is rounded up to 2 MiB
+	SlotBytes int // packed bytes of one slot; the stride in a file is rounded up to 2 MiB
 }
 
-// Open maps the file of a key, creating or rebuilding it as needed. It never fails for lack of a file: the arena is then
-// anonymous and counted as a fallback. Errors are bad geometry or lack of address space only.
-func (s *Store) Open(k Key, g Geometry) (*Arena, error) { panic("skeleton") }
+// Errors that callers decide by (errors.Is).
+var (
+	// ErrTorn is the error of Bring for a slot whose bytes don't have its checksum (or can't be read from the disk at all); the
+	// slot is unmarked then.
+	ErrTorn = errors.New("torn slot")
+	// ErrTruncated is the error when the file became shorter underneath.
+	ErrTruncated = errors.New("arena file was truncated")
+	// ErrNotFilled is the error for a slot that Fill has not written.
+	ErrNotFilled = errors.New("slot is not filled")
+	// ErrClosed is the error of every call after Close.
+	ErrClosed = errors.New("arena is closed")
+)
 
-// Counters are totals since OpenStore.
-type Counters struct {
-	Files         int   `json:"files"`
-	Bytes         int64 `json:"bytes"`        // packed bytes of owned slots
-	PackedBytes   int64 `json:"packed_bytes"` // written in this process
-	ReusedBytes   int64 `json:"reused_bytes"` // found valid at start
-	Fallbacks     int   `json:"fallbacks"`    // arenas that are anonymous though a folder was asked for
-	VerifiedSlots int64 `json:"verified_slots"`
-	TornSlots     int64 `json:"torn_slots"` // checksum mismatches found, rebuilt
+// Bits of a slot's state.
+const (
+	marked    uint32 = 1 << iota // the bytes are complete
+	verified                     // the checksum held in this process, or the slot was written by it
+	populated                    // its pages were entered into the page table since it was filled or evicted
+	inMemory                     // it lies in anonymous memory
+	reused                       // it was found at the start
+	wasTorn                      // not marked because its checksum failed
+	wasCut                       // not marked because the file was truncated
+)
+
+type slot struct {
+	state atomic.Uint32
+	sum   atomic.Uint64
 }
 
-// Counters gives the totals.
-func (s *Store) Counters() Counters { panic("skeleton") }
+// Arena is one mapped file, anonymous memory in its place, or both where the disk was full. Its methods may be called by
+// several goroutines; a slot must not be filled or punched while others compute on it.
+type Arena struct {
+	store    *Store
+	key      Key
+	layout   layout
+	path     string
+	slots    []slot
+	life     sync.RWMutex // read-locked by every call, locked by close
+	closed   bool
+	changing sync.Mutex // one Fill or Punch at a time
+	file     file       // nil: anonymous only
+	mapping  []byte     // the file's slots
+	memory   atomic.Pointer[[]byte]
+	fellBack atomic.Bool
+}
 
-// Arena is one mapped file, or anonymous memory in its place.
-type Arena struct{}
+// Geometry gives the shape that the arena was opened with.
+func (a *Arena) Geometry() Geometry {
+	return Geometry{Slots: a.layout.slots, SlotBytes: int(a.layout.slotBytes)}
+}
 
-// Anonymous says whether there is no file behind it.
-func (a *Arena) Anonymous() bool { panic("skeleton") }
+// Anonymous says whether there is no file behind the arena, or not behind all of its slots.
+func (a *Arena) Anonymous() bool { return a.memory.Load() != nil }
+
+// Mappings gives the whole mappings (slots that are not filled included) for calls that set a policy: made per slot, these
+// would split the mapping into hundreds. Memory for slots that a full disk turned away is mapped by Fill when needed.
+func (a *Arena) Mappings() [][]byte {
+	a.life.RLock()
+	defer a.life.RUnlock()
+	var all [][]byte
+	if a.mapping != nil {
+		all = append(all, a.mapping)
+	}
+	if m := a.memory.Load(); m != nil {
+		all = append(all, *m)
+	}
+	return all
+}
 
 // Valid says whether the slot is marked: its bytes were completely written under this identity.
-func (a *Arena) Valid(slot int) bool { panic("skeleton") }
+func (a *Arena) Valid(slot int) bool {
+	return slot >= 0 && slot < len(a.slots) && a.slots[slot].state.Load()&marked != 0
+}
 
-// Fill writes the listed slots: space is allocated, fill(slot, dst) stores the SlotBytes, data is synced, slots are marked with
-// their checksum, marks are synced. It is called by a thread that carries the wanted memory policy. An error of fill leaves
-// the slots unmarked and is returned. A full disk turns the arena anonymous (fallback), and goes on.
-func (a *Arena) Fill(slots []int, fill func(slot int, dst []byte) error) error { panic("skeleton") }
+// Bytes gives a slot's packed bytes inside the mapping, or nil for a slot that is not valid or after Close. The address never
+// changes until the slot is filled again or punched. The bytes must not be written; they may fault when the file is truncated
+// underneath (debug.SetPanicOnFault).
+func (a *Arena) Bytes(slot int) []byte {
+	a.life.RLock()
+	defer a.life.RUnlock()
+	if a.closed || !a.Valid(slot) {
+		return nil
+	}
+	return a.bytes(slot, a.slots[slot].state.Load())
+}
 
-// Bytes gives a slot's packed bytes inside the mapping; the slot is valid. The address never changes while the arena lives,
-// except when Fill turns it anonymous.
-func (a *Arena) Bytes(slot int) []byte { panic("skeleton") }
+func (a *Arena) bytes(slot int, state uint32) []byte {
+	n := a.layout.slotBytes
+	if state&inMemory != 0 {
+		at := int64(slot) * a.layout.packed
+		return (*a.memory.Load())[at : at+n : at+n]
+	}
+	at := int64(slot) * a.layout.stride
+	return a.mapping[at : at+n : at+n]
+}
 
-// ErrTorn is the error of Bring for a slot whose bytes don't have its checksum; the slot is unmarked then.
-var ErrTorn error
+// enter read-locks the arena's life and checks the slot number; leave with a.life.RUnlock() if err is nil.
+func (a *Arena) enter(slot int) error {
+	if slot < 0 || slot >= len(a.slots) {
+		return fmt.Errorf("arena %v: slot %d does not exist, valid are 0 to %d", a.key, slot, len(a.slots)-1)
+	}
+	a.life.RLock()
+	if a.closed {
+		a.life.RUnlock()
+		return fmt.Errorf("arena %v: %w", a.key, ErrClosed)
+	}
+	return nil
+}
 
-// ErrTruncated is the error when the file became shorter underneath.
-var ErrTruncated error
+// unmark takes the marked bit away and remembers why; false if another caller was first. The counters follow.
+func (a *Arena) unmark(slot int, why uint32) bool {
+	s := &a.slots[slot].state
+	for {
+		old := s.Load()
+		if old&marked == 0 {
+			return false
+		}
+		if s.CompareAndSwap(old, why) {
+			a.store.count.bytes.Add(-a.layout.slotBytes)
+			if old&reused != 0 {
+				a.store.count.reused.Add(-a.layout.slotBytes)
+			}
+			return true
+		}
+	}
+}
 
-// Bring makes a slot resident as a whole and verifies its checksum the first time after a start. hit says whether it was
-// resident already. Errors: ErrTorn, ErrTruncated (errors.Is); the caller rebuilds with Fill.
-func (a *Arena) Bring(slot int) (hit bool, err error) { panic("skeleton") }
+// mark sets a slot that this process has filled.
+func (a *Arena) mark(slot int, where uint32) {
+	a.slots[slot].state.Store(marked | verified | where)
+	a.store.count.bytes.Add(a.layout.slotBytes)
+	a.store.count.packed.Add(a.layout.slotBytes)
+}
 
-// Resident says whether all pages of a slot are in memory (mincore).
-func (a *Arena) Resident(slot int) bool { panic("skeleton") }
+// absent is the error for a slot that is not marked.
+func (a *Arena) absent(slot int, state uint32) error {
+	why := ErrNotFilled
+	switch {
+	case state&wasTorn != 0:
+		why = ErrTorn
+	case state&wasCut != 0:
+		why = ErrTruncated
+	}
+	return fmt.Errorf("arena %v, slot %d%s: %w", a.key, slot, a.in(), why)
+}
 
-// Punch gives a slot's space back and unmarks it.
-func (a *Arena) Punch(slot int) error { panic("skeleton") }
+func (a *Arena) in() string {
+	if a.path == "" {
+		return ""
+	}
+	return " of " + a.path
+}
 
-// Evict drops a slot's pages from memory (MADV_PAGEOUT/DONTNEED and fadvise); anonymous slots stay.
-func (a *Arena) Evict(slot int) error { panic("skeleton") }
-
-// Anonymous memory outside the Go heap, zeroed, 2 MiB aligned where large; free releases it. purpose is for error messages.
-func Anonymous(bytes int, purpose string) (data []byte, free func(), err error) { panic("skeleton") }
+func (a *Arena) close() error {
+	a.life.Lock()
+	defer a.life.Unlock()
+	if a.closed {
+		return nil
+	}
+	a.closed = true
+	var errs []error
+	if a.mapping != nil {
+		errs = append(errs, a.store.sys.unmap(a.mapping))
+	}
+	if m := a.memory.Load(); m != nil {
+		errs = append(errs, a.store.sys.unmap(*m))
+	}
+	if a.file != nil {
+		errs = append(errs, a.file.close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("arena %v: closing: %w", a.key, err)
+	}
+	return nil
+}
