@@ -6,51 +6,72 @@ import (
 )
 
 func multiplyF32Generic(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	multiplyFloatGeneric(dst, stride, m, a, rows, from, to, func(w *[BlockOutputs]float32, column []byte) {
+	multiplyFloatGeneric(dst, stride, m, a, rows, from, to, func(w *[BlockOutputs]float64, column []byte) {
 		for o := range w {
-			w[o] = math.Float32frombits(binary.LittleEndian.Uint32(column[4*o : 4*o+4]))
+			w[o] = widen(binary.LittleEndian.Uint32(column[4*o : 4*o+4]))
 		}
 	})
 }
 
 func multiplyBF16Generic(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	multiplyFloatGeneric(dst, stride, m, a, rows, from, to, func(w *[BlockOutputs]float32, column []byte) {
+	multiplyFloatGeneric(dst, stride, m, a, rows, from, to, func(w *[BlockOutputs]float64, column []byte) {
 		for o := range w {
-			w[o] = fromBF16(binary.LittleEndian.Uint16(column[2*o : 2*o+2]))
+			w[o] = widen(uint32(binary.LittleEndian.Uint16(column[2*o:2*o+2])) << 16)
 		}
 	})
+}
+
+// widen is the float64 of a finite float32 that is given by its bits: the conversion instruction that Go uses on amd64 waits
+// for its destination's last value, which costs half of the time of a product.
+func widen(bits uint32) float64 {
+	const bias = 0x1p896 // 1023-127: also right for denormals
+	return math.Float64frombits(uint64(bits&0x80000000)<<32|uint64(bits&0x7fffffff)<<29) * bias
 }
 
 // multiplyFloatGeneric: per output and panel of PanelColumns columns one FMA per column, ascending; panels are added in
 // ascending order. load unpacks one column of a block.
 func multiplyFloatGeneric(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int,
-	load func(w *[BlockOutputs]float32, column []byte),
+	load func(w *[BlockOutputs]float64, column []byte),
 ) {
+	const tile = 8 // rows that share an unpacked column
 	columnBytes := blockBytes(m.Format, 1)
 	for output := from; output < to; output += BlockOutputs {
 		block := m.block(output)
 		count := min(BlockOutputs, to-output)
-		for i, row := range rows {
-			x := a.values(int(row))
-			total := dst[i*stride+output:][:count]
-			clear(total)
+		for first := 0; first < len(rows); first += tile {
+			tileRows := rows[first:min(first+tile, len(rows))]
+			var totals [tile][BlockOutputs]float32
 			for panel := 0; panel < m.Columns; panel += PanelColumns {
-				var sum, w [BlockOutputs]float32
+				var sums [tile][BlockOutputs]float64 // float32 values
+				var w [BlockOutputs]float64
 				for c := panel; c < min(panel+PanelColumns, m.Columns); c++ {
 					load(&w, block[c*columnBytes:(c+1)*columnBytes])
-					xc := float64(x[c])
-					for o, v := range w[:count] { // sum = FMA(x, w, sum), written out: calls would take most of the time
-						if s := xc*float64(v) + float64(sum[o]); !doubtful(s) {
-							sum[o] = float32(s)
-						} else {
-							sum[o] = fmaByOdd(x[c], v, sum[o])
-						}
+					for i, row := range tileRows {
+						addColumn(sums[i][:count], w[:count], a.Values[int(row)*a.Columns+c])
 					}
 				}
-				for o := range total {
-					total[o] += sum[o]
+				for i := range tileRows {
+					for o, sum := range sums[i] {
+						totals[i][o] += float32(sum)
+					}
 				}
 			}
+			for i := range tileRows {
+				copy(dst[(first+i)*stride+output:][:count], totals[i][:])
+			}
+		}
+	}
+}
+
+// addColumn is sum = FMA(x, w, sum) for each output: what FMA does, on float32 values that are kept as float64.
+func addColumn(sum, w []float64, x float32) {
+	wide := float64(x)
+	for o := range sum {
+		s := wide*w[o] + sum[o]
+		if b := math.Float64bits(s); doubtful(s) || b&(1<<63-1) >= (1023+127)<<52 { // the latter may overflow
+			sum[o] = float64(FMA(x, float32(w[o]), float32(sum[o])))
+		} else {
+			sum[o] = math.Float64frombits((b + 1<<28) &^ (1<<29 - 1)) // to the nearest float32; it is no tie
 		}
 	}
 }
