@@ -1,88 +1,94 @@
 // Package engine computes one step of the model over a batch of rows: attention, routing, budget, experts, LM head. It knows
-// experts only through the Experts interface.
+// experts only through the Experts interface. It must not know of text, sampling, workers or networks.
+//
+// A row's bits depend on its own sequence alone (DESIGN §2): every operation here is either per row, or one of the kernels whose
+// contract fixes the order of sums of each output; what crosses rows is attention, through blocks at absolute positions, and the
+// budget, which may drop experts.
 package engine
 
 import (
-	"context"
+	"errors"
+	"fmt"
+	"sync"
 
+	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/coordinator/attention"
-	"github.com/moepool/moepool/coordinator/budget"
-	"github.com/moepool/moepool/coordinator/router"
+	"github.com/moepool/moepool/coordinator/model"
 	"github.com/moepool/moepool/kernels"
-	"github.com/moepool/moepool/kernels/team"
 )
 
-// ExpertCall is the routed work of one layer of one batch.
-type ExpertCall struct {
-	Layer   int
-	Rows    *kernels.Activations // [rows, hidden], prepared for the experts' format
-	Choices []router.Choice      // per row, after the budget; a row may have none
-	Sum     []int64              // [rows, hidden], zeroed by the engine; Compute adds fixed-point sums (DESIGN §2)
-	RowErr  []error              // per row; Compute sets the error of a row that can't be computed
+// ErrClosed is the error of using an engine or a sequence after its Close.
+var ErrClosed = errors.New("closed")
+
+// Engine is a loaded model that computes steps. Its methods may be called from any goroutine; one step runs at a time.
+type Engine struct {
+	options     Options
+	config      *checkpoint.Config
+	model       *model.Model
+	attention   *attention.Attention
+	cacheShape  attention.Shape
+	frequencies []float32 // of the rotary embedding, [head dim / 2]
+	partBytes   []int64   // packed bytes of one expert's part p
+
+	step   sync.Mutex // held by the step in progress, and by what changes a sequence
+	closed bool
+	batch  batch
+
+	counting sync.Mutex
+	totals   Totals
 }
 
-// ExpertStats is what a layer's experts cost.
-type ExpertStats struct {
-	Hits, Misses int // distinct expert parts
-	BytesRead    int64
+// New packs the dense weights of a checkpoint, which must stay open as long as the engine.
+func New(cp *checkpoint.Checkpoint, o Options) (*Engine, error) {
+	c := cp.Config()
+	if err := o.complete(c); err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		options:     o,
+		config:      c,
+		cacheShape:  attention.Shape{Layers: len(c.Layers), KVHeads: c.KVHeads, HeadDim: c.HeadDim, Format: o.KVFormat},
+		frequencies: kernels.InverseFrequencies(c.RopeTheta, c.HeadDim),
+	}
+	for p := range o.Parts {
+		if c.Experts == 0 {
+			break
+		}
+		from, to := kernels.PartRange(o.ExpertFormat, c.ExpertIntermediate, o.Parts, p)
+		shape := kernels.ExpertShape{Format: o.ExpertFormat, Hidden: c.Hidden, Intermediate: to - from}
+		e.partBytes = append(e.partBytes, int64(shape.Bytes()))
+	}
+	var err error
+	if e.attention, err = attention.New(o.Kernels, o.Team, e.cacheShape, c.Heads); err != nil {
+		return nil, err
+	}
+	if e.model, err = model.Load(cp, o.DenseFormat, o.Team, o.Progress); err != nil {
+		return nil, fmt.Errorf("loading dense weights: %w", err)
+	}
+	return e, nil
 }
 
-// Experts computes routed experts; dispatch implements it over NATS.
-type Experts interface {
-	// Compute fills call.Sum. An error ends the whole step (a worker died or hung); a row's own error goes to RowErr.
-	Compute(ctx context.Context, call *ExpertCall) (ExpertStats, error)
-	// Resident tells the budget whether all parts of an expert are in memory, from one snapshot per step: Snapshot is called once
-	// before a step's first layer.
-	Snapshot() Residency
+// Close waits for the step in progress and gives the weights' memory back. Sequences are closed by their owners.
+func (e *Engine) Close() {
+	e.step.Lock()
+	defer e.step.Unlock()
+	if !e.closed {
+		e.closed = true
+		e.model.Close()
+	}
 }
 
-// Residency is an immutable snapshot.
-type Residency interface {
-	Resident(layer int, expert int32) bool
-}
+// Config is the model's configuration.
+func (e *Engine) Config() *checkpoint.Config { return e.config }
 
-// Options configure an engine.
-type Options struct {
-	Kernels      *kernels.Set
-	Team         *team.Team // the coordinator's threads
-	ExpertFormat kernels.Format
-	DenseFormat  kernels.Format
-	KVFormat     attention.Format
-	Context      int // most positions of a sequence
-	Budget       budget.Policy
-	Experts      Experts
-	Progress     func(done, total int64) // bytes of dense weights packed; may be nil
-}
+// Context is the most positions of a sequence.
+func (e *Engine) Context() int { return e.options.Context }
 
-// Chunk is consecutive positions of one sequence in a step.
-type Chunk struct {
-	Sequence *Sequence
-	Tokens   []int32
-	Phase    budget.Phase
-	Logits   LogitsWanted
-}
+// DenseBytes is the packed size of the dense weights.
+func (e *Engine) DenseBytes() int64 { return e.model.Bytes() }
 
-// LogitsWanted says for which positions of a chunk the LM head is computed.
-type LogitsWanted uint8
+// KVFormat is how keys and values are kept.
+func (e *Engine) KVFormat() attention.Format { return e.options.KVFormat }
 
-// What can be wanted.
-const (
-	LastLogits LogitsWanted = iota
-	AllLogits
-	NoLogits
-)
-
-// Output is the result of one chunk: Logits [n, vocabulary] for n wanted positions, or Err (that sequence only).
-type Output struct {
-	Logits []float32
-	Err    error
-}
-
-// Totals are the engine's counters since the start or the last reset.
-type Totals struct {
-	ExpertStats
-	DroppedExperts int
-	DroppedMass    float64
-	RescuedRows    int
-	BytesNotRead   int64 // expert bytes that were not resident and, by the budget, not read
-}
+// PositionBytes is the memory that one position of a sequence takes.
+func (e *Engine) PositionBytes() int { return e.cacheShape.PositionBytes() }

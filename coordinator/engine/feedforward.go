@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/model"
+	"github.com/moepool/moepool/coordinator/router"
+	"github.com/moepool/moepool/kernels"
+)
+
+// feedForward adds a layer's experts, or its dense feed-forward network, to the residual stream.
+func (e *Engine) feedForward(ctx context.Context, b *batch, l *model.Layer, residency Residency) error {
+	c, set := e.config, e.options.Kernels
+	needFloats := l.Router != nil || !e.options.DenseFormat.Quantized()
+	needCodes := l.Router != nil && e.options.ExpertFormat.Quantized() || (l.Dense != nil || l.Shared != nil) && e.options.DenseFormat.Quantized()
+	if needFloats {
+		b.floats.Reset(false, b.rows, c.Hidden)
+	}
+	if needCodes {
+		b.codes.Reset(true, b.rows, c.Hidden)
+	}
+	err := e.rowPass(b, func(row int) (err error) {
+		normed := at(b.normed, row, c.Hidden)
+		set.RMSNorm(normed, at(b.hidden, row, c.Hidden), l.PostAttentionNorm, c.NormEpsilon)
+		if needFloats {
+			err = set.Prepare(&b.floats, row, normed)
+		}
+		if needCodes && err == nil {
+			err = set.Prepare(&b.codes, row, normed)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if l.Dense != nil {
+		if err := e.dense(b, l.Dense, b.out); err != nil {
+			return fmt.Errorf("feed-forward network: %w", err)
+		}
+		return e.rowPass(b, func(row int) error {
+			set.Add(at(b.hidden, row, c.Hidden), at(b.out, row, c.Hidden))
+			return nil
+		})
+	}
+	if err := e.route(b, l, residency); err != nil {
+		return fmt.Errorf("router: %w", err)
+	}
+	if err := e.experts(ctx, b, l); err != nil {
+		return err
+	}
+	// The order at the end of a layer: routed total, + gate·shared, + residual (DESIGN §2).
+	return e.rowPass(b, func(row int) error {
+		out := at(b.out, row, c.Hidden)
+		set.FromFixed(out, at(b.sums, row, c.Hidden))
+		switch {
+		case l.SharedGate != nil:
+			set.AddScaled(out, at(b.shared, row, c.Hidden), kernels.Sigmoid(b.sharedGate[row]))
+		case l.Shared != nil:
+			set.Add(out, at(b.shared, row, c.Hidden))
+		}
+		set.Add(at(b.hidden, row, c.Hidden), out)
+		return nil
+	})
+}
+
+// dense computes a feed-forward network of the prepared rows into dst [rows, hidden].
+func (e *Engine) dense(b *batch, f *model.FeedForward, dst []float32) error {
+	set, width := e.options.Kernels, f.Gate.Outputs
+	b.gate, b.up = resize(b.gate, b.rows*width), resize(b.up, b.rows*width)
+	x := b.activations(e.options.DenseFormat)
+	if err := e.multiply(b, b.rows, product{b.gate, f.Gate, x}, product{b.up, f.Up, x}); err != nil {
+		return err
+	}
+	b.inner.Reset(e.options.DenseFormat.Quantized(), b.rows, width)
+	err := e.rowPass(b, func(row int) error {
+		gate := at(b.gate, row, width)
+		set.SiLUMultiply(gate, gate, at(b.up, row, width))
+		return set.Prepare(&b.inner, row, gate)
+	})
+	if err != nil {
+		return err
+	}
+	return e.multiply(b, b.rows, product{dst, f.Down, &b.inner})
+}
+
+// route chooses the experts of each row and applies the budget. A failed row wants none.
+func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
+	c := e.config
+	b.scores = resize(b.scores, b.rows*c.Experts)
+	b.sharedGate = resize(b.sharedGate, b.rows)
+	b.choices = resize(b.choices, b.rows)
+	products := []product{{b.scores, *l.Router, &b.floats}}
+	if l.SharedGate != nil {
+		products = append(products, product{b.sharedGate, *l.SharedGate, &b.floats})
+	}
+	if err := e.multiply(b, b.rows, products...); err != nil {
+		return err
+	}
+	err := e.rowPass(b, func(row int) error {
+		scores := at(b.scores, row, c.Experts)
+		if !finite(scores) {
+			return fmt.Errorf("router scores: %w", kernels.ErrNotFinite)
+		}
+		router.TopK(e.options.Kernels, &b.choices[row], scores, c.TopK, c.NormalizeTopK)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for row := range b.rows {
+		if b.lost(row) {
+			b.choices[row].Experts, b.choices[row].Weights = b.choices[row].Experts[:0], b.choices[row].Weights[:0]
+		}
+	}
+	if e.options.Observer != nil {
+		e.options.Observer(b.layer, b.choices)
+	}
+	if residency != nil {
+		resident := func(expert int32) bool { return residency.Resident(b.layer, expert) }
+		report := budget.Apply(e.options.Budget, b.choices, b.phases[:b.rows], resident, c.NormalizeTopK)
+		e.countBudget(b.layer, report, residency)
+	}
+	return nil
+}
+
+// experts computes the routed experts, and meanwhile the shared one.
+func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
+	c := e.config
+	b.sums = resize(b.sums, b.rows*c.Hidden)
+	clear(b.sums)
+	b.call = ExpertCall{
+		Layer:   b.layer,
+		Rows:    b.activations(e.options.ExpertFormat),
+		Choices: b.choices,
+		Sum:     b.sums,
+		RowErr:  resize(b.call.RowErr, b.rows),
+	}
+	clear(b.call.RowErr)
+	compute := func() error {
+		stats, err := e.options.Experts.Compute(ctx, &b.call)
+		e.countExperts(stats)
+		if err != nil {
+			return fmt.Errorf("experts: %w", err)
+		}
+		return nil
+	}
+	if l.Shared == nil {
+		if err := compute(); err != nil {
+			return err
+		}
+	} else {
+		routed := make(chan error, 1)
+		go func() { routed <- compute() }()
+		b.shared = resize(b.shared, b.rows*c.Hidden)
+		err := e.dense(b, l.Shared, b.shared)
+		// Compute ends by itself, with deadlines of its own: its memory is this batch's, so it is always waited for.
+		if routedErr := <-routed; routedErr != nil {
+			return routedErr
+		}
+		if err != nil {
+			return fmt.Errorf("shared expert: %w", err)
+		}
+	}
+	copy(b.rowErr[:b.rows], b.call.RowErr)
+	b.fail()
+	return nil
+}
+
+// finite says whether all of x are numbers.
+func finite(x []float32) bool {
+	for _, v := range x {
+		if v-v != 0 { // an infinity or a NaN gives NaN
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/moepool/moepool/kernels"
+)
+
+// head computes the logits of the wanted positions.
+func (e *Engine) head(b *batch) error {
+	c, set := e.config, e.options.Kernels
+	// What no later layer looks at is looked at here, whether its logits are wanted or not.
+	err := e.rowPass(b, func(row int) error {
+		if !finite(at(b.hidden, row, c.Hidden)) {
+			return kernels.ErrNotFinite
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b.compact(c)
+	b.keepWanted(c.Hidden)
+	if b.rows == 0 {
+		return nil
+	}
+
+	x := b.activations(e.options.DenseFormat)
+	x.Reset(e.options.DenseFormat.Quantized(), b.rows, c.Hidden)
+	err = e.rowPass(b, func(row int) error {
+		normed := at(b.normed, row, c.Hidden)
+		set.RMSNorm(normed, at(b.hidden, row, c.Hidden), e.model.FinalNorm, c.NormEpsilon)
+		return set.Prepare(x, row, normed)
+	})
+	if err != nil {
+		return err
+	}
+	logits := make([]float32, b.rows*c.Vocabulary)
+	if err := e.multiply(b, b.rows, product{logits, e.model.Head, x}); err != nil {
+		return err
+	}
+	err = e.rowPass(b, func(row int) error {
+		if !finite(at(logits, row, c.Vocabulary)) {
+			return fmt.Errorf("logits: %w", kernels.ErrNotFinite)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for from := 0; from < b.rows; {
+		to := from
+		for to < b.rows && b.chunk[to] == b.chunk[from] {
+			to++
+		}
+		b.logits[b.chunk[from]] = logits[from*c.Vocabulary : to*c.Vocabulary : to*c.Vocabulary]
+		from = to
+	}
+	return nil
+}
+
+// keepWanted takes the rows out of the batch whose logits are not wanted.
+func (b *batch) keepWanted(hidden int) {
+	kept := 0
+	for row := range b.rows {
+		last := row+1 == b.rows || b.chunk[row+1] != b.chunk[row]
+		wanted := b.chunks[b.chunk[row]].Logits
+		if wanted == NoLogits || wanted == LastLogits && !last {
+			continue
+		}
+		b.chunk[kept], b.position[kept] = b.chunk[row], b.position[row]
+		copy(at(b.hidden, kept, hidden), at(b.hidden, row, hidden))
+		kept++
+	}
+	b.rows = kept
+}
