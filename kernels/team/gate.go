@@ -67,7 +67,7 @@ func (g *gate) close(spin bool) {
 
 // spinTime bounds each look-out for the next run or for the end of this one. It is about what putting a thread to sleep and waking
 // it costs: waiting longer than that by looking costs more than sleeping would have.
-const spinTime = 30 * time.Microsecond
+const spinTime = 50 * time.Microsecond
 
 // spinUntil looks at a condition for at most spinTime; false if it never held. It holds on to a CPU, hence the bound.
 func spinUntil(condition func() bool) bool {

@@ -3,7 +3,6 @@ package team
 import (
 	"runtime"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/moepool/moepool/numa"
@@ -15,8 +14,7 @@ type helper struct {
 	thread int
 	cpu    int // -1: not pinned
 
-	asleep atomic.Bool   // whoever turns it false wakes the helper, or is the helper itself
-	wake   chan struct{} // capacity 1
+	sleeper
 
 	// credit is how much looking out for the next run has paid off lately: up by one when a run came within spinTime, down by
 	// one when not. At 0 the helper sleeps at once.
@@ -56,6 +54,7 @@ func (h *helper) main(seen uint32, started chan<- error) {
 		if inside = h.team.gate.enter(); !inside {
 			continue
 		}
+		h.team.rouse(2*h.thread, 2*h.thread+1)
 		for int64(h.thread) < h.team.n && !h.team.takeJobs(h.thread) {
 		}
 		inside = false
@@ -74,19 +73,9 @@ func (h *helper) await(seen uint32) uint32 {
 		h.credit--
 	}
 	slept := time.Now()
-	h.asleep.Store(true)
-	if !changed() || !h.asleep.CompareAndSwap(true, false) {
-		<-h.wake
-	}
+	h.sleep(changed)
 	if h.credit == 0 && time.Since(slept) < spinTime {
 		h.credit = 1
 	}
 	return h.team.round.Load()
-}
-
-// rouse wakes the helper if it sleeps.
-func (h *helper) rouse() {
-	if h.asleep.CompareAndSwap(true, false) {
-		h.wake <- struct{}{}
-	}
 }

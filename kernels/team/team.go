@@ -1,7 +1,7 @@
 // Package team owns a group of OS threads, pinned to CPUs, that share jobs through one counter. The worker computes expert
 // parts with one, the coordinator its dense layers. It knows nothing of what a job computes.
 //
-// A layer is some ten runs of a few 100 µs each, and waking a sleeping thread takes 10 to 50 µs, so:
+// A layer is some ten runs of a few 100 µs each, and waking a sleeping thread takes 5 to 50 µs, so:
 //
 //   - Thread 0 is the goroutine that calls Run: it starts at once and needs no wake-up. It is not pinned, since its OS thread
 //     belongs to the Go runtime; when a run begins on a CPU of another thread of the team, it moves to its own CPU first.
@@ -9,6 +9,8 @@
 //     and nobody waited for it.
 //   - After a run these look out for the next one for at most spinTime, and only while that keeps paying off and every thread
 //     has a CPU of its own; then they sleep.
+//
+// Unpinned threads are slower: the kernel likes to wake one on the CPU of its waker, where it waits for it.
 package team
 
 import (
@@ -62,7 +64,8 @@ func New(threads int, cpus []int) (*Team, error) {
 	t.spins = threads <= runtime.GOMAXPROCS(0) && threads <= runtime.NumCPU() && (len(cpus) == 0 || threads <= len(distinct))
 	started := make(chan error, threads)
 	for i := 1; i < threads; i++ {
-		h := &helper{team: t, thread: i, cpu: -1, wake: make(chan struct{}, 1), credit: 1}
+		h := &helper{team: t, thread: i, cpu: -1, credit: 1}
+		h.init()
 		if len(cpus) > 0 {
 			h.cpu = cpus[i%len(cpus)]
 		}
@@ -110,9 +113,7 @@ func (t *Team) Run(n int, job func(i, thread int) error) error {
 		}
 		t.gate.open()
 		t.round.Add(1)
-		for _, h := range t.helpers[:min(n-1, len(t.helpers))] {
-			h.rouse()
-		}
+		t.rouse(1, 1)
 		// Deferred: a job that ends this goroutine (runtime.Goexit) must not leave others inside.
 		defer t.gate.close(t.spins)
 	}
@@ -123,6 +124,14 @@ func (t *Team) Run(n int, job func(i, thread int) error) error {
 		t.gate.close(t.spins)
 	}
 	return t.failure.first()
+}
+
+// rouse wakes the threads [first, last] as far as this run needs them. Waking takes time of the one that does it, so thread 0
+// wakes 1, and each other k wakes 2k and 2k+1.
+func (t *Team) rouse(first, last int) {
+	for k := first; k <= min(last, len(t.helpers)) && int64(k) < t.n; k++ {
+		t.helpers[k-1].rouse()
+	}
 }
 
 // takeJobs runs jobs until there are none (true) or one panicked (false).
