@@ -135,7 +135,7 @@ func (a *Attention) tile(s *scratch, layer, window int, rows []Row, kvHead int) 
 	for i, r := range rows {
 		for g := range group {
 			head := (kvHead*group + g) * dim
-			a.set.Scale(r.Out[head:head+dim], 1/s.sum[i*group+g])
+			a.set.Divide(r.Out[head:head+dim], s.sum[i*group+g])
 		}
 	}
 }
