@@ -13,7 +13,8 @@ import (
 
 const (
 	tokenizersDir = "../../testdata/tokenizers"
-	demoDir       = "../../testdata/demo/qwen3moe-2m"
+	demoDir       = "../../demo/qwen3moe-2m"
+	heldout       = "../../testdata/demo/heldout.txt"
 )
 
 var goldenNames = []string{"qwen", "gpt2", "smollm2", "llama3", "o200k", "deepseek", "tiny512", "mixtral"}
@@ -129,7 +130,7 @@ func TestGoldenStreams(t *testing.T) {
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	tok := load(t, demoDir)
-	text, err := os.ReadFile(filepath.Join(demoDir, "heldout.txt"))
+	text, err := os.ReadFile(heldout)
 	if err != nil {
 		t.Fatal(err)
 	}
