@@ -1,7 +1,5 @@
 package transport
 
-import "context"
-
 // GenerateRequest asks the coordinator for text.
 type GenerateRequest struct {
 	Messages     []ChatMessage // through the model's chat template, or
@@ -34,15 +32,4 @@ type GenerateEvent struct {
 	CompletionTokens int
 	PrefillSeconds   float64
 	DecodeSeconds    float64
-}
-
-// ServeGenerate answers generate requests on the cluster's subject until stop is called. serve's ctx ends when the client
-// cancels, goes away (no acknowledgement), or stop is called. Requests beyond the queue's limit get an error event.
-func ServeGenerate(c *Conn, cluster string, serve func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)) (stop func(), err error) {
-	panic("skeleton")
-}
-
-// Generate is the client; event is called for each event. ctx ended: a cancel is sent.
-func Generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, event func(*GenerateEvent) error) error {
-	panic("skeleton")
 }

@@ -1,5 +1,10 @@
 package transport
 
+import "fmt"
+
+// ProtocolVersion is the version of every message; both sides refuse another one, naming both.
+const ProtocolVersion = 1
+
 // Identity is what both sides must have in common before any work is sent.
 type Identity struct {
 	Protocol    int
@@ -11,7 +16,32 @@ type Identity struct {
 }
 
 // Mismatch describes the first difference that forbids working together ("parts: coordinator 2, worker w0 1"), or "".
-func (a Identity) Mismatch(aName string, b Identity, bName string) string { panic("skeleton") }
+func (a Identity) Mismatch(aName string, b Identity, bName string) string {
+	differ := func(what string, x, y any) string {
+		return fmt.Sprintf("%s: %s %v, %s %v", what, aName, x, bName, y)
+	}
+	switch {
+	case a.Protocol != b.Protocol:
+		return differ("protocol", version(a), version(b))
+	case a.ModelDigest != b.ModelDigest:
+		return differ("model digest", a.ModelDigest, b.ModelDigest)
+	case a.Format != b.Format:
+		return differ("format", a.Format, b.Format)
+	case a.Parts != b.Parts:
+		return differ("parts", a.Parts, b.Parts)
+	case a.Layout != b.Layout:
+		return differ("layout version", a.Layout, b.Layout)
+	}
+	return ""
+}
+
+// version is a protocol version with the build that speaks it, where known.
+func version(a Identity) string {
+	if a.Build == "" {
+		return fmt.Sprint(a.Protocol)
+	}
+	return fmt.Sprintf("%d (build %s)", a.Protocol, a.Build)
+}
 
 // WorkerState is where a worker is in its life.
 type WorkerState string
@@ -88,71 +118,15 @@ type LayerParts struct {
 	Parts []uint32
 }
 
+// CoordinatorBeat is what a coordinator says of itself each second, so that workers know that it lives.
+type CoordinatorBeat struct {
+	Instance string
+	Term     uint64
+	Identity Identity
+}
+
 // Refuse tells a worker that it can't take part, and why; it must not register again with this instance.
 type Refuse struct{ Reason string }
 
 // Drain tells a worker to finish its work and leave.
 type Drain struct{}
-
-// Work asks for one layer of one batch. Rows are only those for which the worker has something to do.
-type Work struct {
-	Epoch, Term uint64
-	Layer       int
-	Request     uint64
-	Attempt     uint32
-	Rows        int
-	Hidden      int
-	Quantized   bool
-	Values      []float32 // [Rows, Hidden], float formats
-	Codes       []int8    // [Rows, kernels.PaddedColumns(Hidden)], quantised ones
-	Scales      []float32 // [Rows, kernels.Groups(Hidden)]
-	Offsets     []uint32  // [Rows+1] into Parts and Weights
-	Parts       []uint32  // expert·parts+part, in each row ascending
-	Weights     []float32
-}
-
-// Result answers a Work.
-type Result struct {
-	Request     uint64
-	Attempt     uint32
-	Rows        int
-	Hidden      int
-	Sum         []int64  // [Rows, Hidden]; on the wire 4 bytes per element for rows that fit, else 8
-	RowErrors   []uint8  // [Rows] RowOK, RowNotFinite, RowOverflow; nil if all are fine
-	Parts       []uint32 // distinct expert parts that were computed, ascending
-	Hits        []byte   // bit i: Parts[i] was resident
-	BytesRead   int64
-	ComputeTime int64 // ns
-	QueueTime   int64 // ns
-}
-
-// Codes of RowErrors.
-const (
-	RowOK uint8 = iota
-	RowNotFinite
-	RowOverflow
-)
-
-// ErrorCode is why a worker refused or failed.
-type ErrorCode string
-
-// The codes.
-const (
-	CodeMalformed  ErrorCode = "malformed"   // can't be decoded, sizes disagree
-	CodeVersion    ErrorCode = "version"     // another protocol version
-	CodeWrongEpoch ErrorCode = "wrong-epoch" // another placement
-	CodeStaleTerm  ErrorCode = "stale-term"  // an old leader
-	CodeNotOwned   ErrorCode = "not-owned"   // an expert part that the worker does not hold
-	CodeNotReady   ErrorCode = "not-ready"
-	CodeRefused    ErrorCode = "refused" // handshake
-	CodeInternal   ErrorCode = "internal"
-)
-
-// RemoteError is an error that the other side sent.
-type RemoteError struct {
-	Worker  string
-	Code    ErrorCode
-	Message string
-}
-
-func (e *RemoteError) Error() string { panic("skeleton") }

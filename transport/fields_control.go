@@ -1,0 +1,177 @@
+package transport
+
+import "math"
+
+func (m *Identity) fields(w *wire) {
+	w.array("identity", 6)
+	w.int(&m.Protocol, "protocol", 0, math.MaxInt32)
+	w.string(&m.Build, "build", maxText)
+	w.string(&m.ModelDigest, "model digest", maxText)
+	w.string(&m.Format, "format", maxText)
+	w.int(&m.Parts, "parts", 0, MaxLayerParts)
+	w.int(&m.Layout, "layout version", 0, math.MaxInt32)
+}
+
+func (m *Beat) fields(w *wire) {
+	w.array("beat", 24)
+	w.string(&m.Worker, "worker", maxText)
+	w.string(&m.Instance, "instance", maxText)
+	w.string(&m.Host, "host", maxText)
+	w.int(&m.Node, "node", -1, math.MaxInt32)
+	w.int(&m.PID, "pid", 0, math.MaxInt32)
+	m.cpuFields(w)
+	w.int(&m.Threads, "threads", 0, math.MaxInt32)
+	w.string(&m.Kernels, "kernels", maxText)
+	w.int64(&m.Capacity, "capacity", 0, math.MaxInt64)
+	m.Identity.fields(w)
+	w.string((*string)(&m.State), "state", maxText)
+	w.string(&m.Error, "error", maxText)
+	w.uint64(&m.Epoch, "epoch", math.MaxUint64)
+	w.uint64(&m.Term, "term", math.MaxUint64)
+	w.string(&m.Coordinator, "coordinator", maxText)
+	w.int64(&m.LoadedBytes, "loaded bytes", 0, math.MaxInt64)
+	w.int64(&m.TotalBytes, "total bytes", 0, math.MaxInt64)
+	w.int(&m.ExpertParts, "expert parts", 0, math.MaxInt32)
+	m.Arena.fields(w)
+	m.Pages.fields(w)
+	w.int64(&m.RSSAnon, "rss anon", 0, math.MaxInt64)
+	m.residentFields(w)
+	m.noteFields(w)
+	w.bool(&m.Bound, "bound")
+}
+
+func (m *Beat) cpuFields(w *wire) {
+	n := len(m.CPUs)
+	w.count(&n, "cpus", 1, maxCPUs)
+	if w.err != nil {
+		return
+	}
+	if w.reading {
+		m.CPUs = resize(m.CPUs, n)
+	}
+	for i := range m.CPUs {
+		w.int(&m.CPUs[i], "cpus", 0, math.MaxInt32)
+	}
+}
+
+func (m *Beat) residentFields(w *wire) {
+	n := len(m.Resident)
+	w.count(&n, "resident", 3, MaxLayers)
+	if w.err != nil {
+		return
+	}
+	if w.reading {
+		m.Resident = make([]LayerBitmap, n)
+	}
+	for i := range m.Resident {
+		w.array("resident", 2)
+		w.int(&m.Resident[i].Layer, "layer", 0, MaxLayers)
+		w.bytes(&m.Resident[i].Bits, "bits", MaxLayerParts/8)
+	}
+}
+
+func (m *Beat) noteFields(w *wire) {
+	n := len(m.Notes)
+	w.count(&n, "notes", 1, maxNotes)
+	if w.err != nil {
+		return
+	}
+	if w.reading {
+		m.Notes = make([]string, n)
+	}
+	for i := range m.Notes {
+		w.string(&m.Notes[i], "notes", maxText)
+	}
+}
+
+func (m *ArenaReport) fields(w *wire) {
+	w.array("arena", 5)
+	w.int(&m.Files, "files", 0, math.MaxInt32)
+	w.int64(&m.Bytes, "bytes", 0, math.MaxInt64)
+	w.int64(&m.PackedBytes, "packed bytes", 0, math.MaxInt64)
+	w.int64(&m.ReusedBytes, "reused bytes", 0, math.MaxInt64)
+	w.int(&m.Fallbacks, "fallbacks", 0, math.MaxInt32)
+}
+
+func (m *PagesReport) fields(w *wire) {
+	w.array("pages", 2)
+	w.int64(&m.Local, "local", 0, math.MaxInt64)
+	w.int64(&m.Remote, "remote", 0, math.MaxInt64)
+}
+
+func (m *CoordinatorBeat) fields(w *wire) {
+	w.array("coordinator", 3)
+	w.string(&m.Instance, "instance", maxText)
+	w.uint64(&m.Term, "term", math.MaxUint64)
+	m.Identity.fields(w)
+}
+
+// control is a message that is acknowledged by its number, with the instance that it is meant for ("" is whoever has the id).
+// In a Refuse frame these fields and the reason stay what they are in every version of the protocol, so that a worker of
+// another version can read why it is refused.
+type control struct {
+	number  uint64
+	target  string
+	message message
+}
+
+func (m *control) fields(w *wire) {
+	w.array("control", 3)
+	w.uint64(&m.number, "number", math.MaxUint64)
+	w.string(&m.target, "target", maxText)
+	m.message.fields(w)
+}
+
+// ack answers a control message; code is "" if it was taken.
+type ack struct {
+	number  uint64
+	code    ErrorCode
+	message string
+}
+
+func (m *ack) fields(w *wire) {
+	w.array("ack", 3)
+	w.uint64(&m.number, "number", math.MaxUint64)
+	w.string((*string)(&m.code), "code", maxText)
+	if !w.reading && len(m.message) > maxText {
+		m.message = m.message[:maxText]
+	}
+	w.string(&m.message, "message", maxText)
+}
+
+func (m *Assign) fields(w *wire) {
+	w.array("assign", 5)
+	w.string(&m.Coordinator, "coordinator", maxText)
+	w.uint64(&m.Epoch, "epoch", math.MaxUint64)
+	w.uint64(&m.Term, "term", math.MaxUint64)
+	m.Identity.fields(w)
+	n := len(m.Layers)
+	w.count(&n, "layers", 3, MaxLayers)
+	if w.err != nil {
+		return
+	}
+	if w.reading {
+		m.Layers = make([]LayerParts, n)
+	}
+	for i := range m.Layers {
+		l := &m.Layers[i]
+		w.array("layers", 2)
+		w.int(&l.Layer, "layer", 0, MaxLayers)
+		list(w, &l.Parts, "parts", MaxLayerParts)
+		for j, p := range l.Parts {
+			if w.err == nil && (p >= MaxLayerParts || j > 0 && l.Parts[j-1] >= p) {
+				w.fail("parts", "layer %d: %d at %d; they must ascend below %d", l.Layer, p, j, MaxLayerParts)
+			}
+		}
+		if w.err == nil && i > 0 && m.Layers[i-1].Layer >= l.Layer {
+			w.fail("layers", "%d follows %d; they must ascend", l.Layer, m.Layers[i-1].Layer)
+		}
+	}
+}
+
+func (m *Refuse) fields(w *wire) {
+	w.array("refuse", 1)
+	w.string(&m.Reason, "reason", maxText)
+}
+
+func (m *Drain) fields(w *wire) { w.array("drain", 0) }

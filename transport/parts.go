@@ -1,0 +1,179 @@
+package transport
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// transferID names a message that travels in parts: random bytes of the sender, then its own count.
+type transferID [16]byte
+
+// part is a piece of a frame that is larger than the server's payload limit. NATS keeps the order of one sender's messages on
+// one subject, so parts arrive ascending; one that is missing ends the transfer.
+type part struct {
+	id           transferID
+	index, count int
+	total        int // bytes of the whole frame
+	data         []byte
+}
+
+// partOverhead is at least what a part's frame has besides data.
+const partOverhead = 64
+
+func (m *part) fields(w *wire) {
+	w.array("part", 5)
+	id := m.id[:]
+	w.bytes(&id, "transfer", len(m.id))
+	if w.err == nil && len(id) != len(m.id) {
+		w.fail("transfer", "%d bytes expected, found %d", len(m.id), len(id))
+	}
+	w.int(&m.count, "count", 1, MaxMessage)
+	w.int(&m.index, "index", 0, m.count-1)
+	w.int(&m.total, "total", 1, MaxMessage)
+	if w.reading {
+		m.data = w.takeBin("data") // aliases the frame
+		return
+	}
+	w.bytes(&m.data, "data", MaxMessage)
+}
+
+// sender encodes and publishes frames, in parts where they are larger than the server allows. Not for concurrent use.
+type sender struct {
+	conn *Conn
+	wire wire // the frame, reused
+	part wire
+	id   transferID
+	sent uint64
+}
+
+func newSender(c *Conn) *sender {
+	s := &sender{conn: c}
+	rand.Read(s.id[:8])
+	return s
+}
+
+// send publishes a message; reply may be "".
+func (s *sender) send(subject, reply string, k kind, m message) error {
+	if err := encode(&s.wire, k, m); err != nil {
+		return err
+	}
+	frame, limit := s.wire.buf, s.conn.MaxPayload()
+	if len(frame) <= limit {
+		return s.conn.nats.PublishRequest(subject, reply, frame)
+	}
+	if len(frame) > MaxMessage {
+		return fmt.Errorf("message of %d bytes is above the limit %d", len(frame), MaxMessage)
+	}
+	if limit < 2*partOverhead {
+		return fmt.Errorf("the NATS server's max_payload of %d bytes is too small", limit)
+	}
+	s.sent++
+	binary.LittleEndian.PutUint64(s.id[8:], s.sent)
+	size := limit - partOverhead
+	p := part{id: s.id, count: (len(frame) + size - 1) / size, total: len(frame)}
+	for ; p.index < p.count; p.index++ {
+		from := p.index * size
+		p.data = frame[from:min(from+size, len(frame))]
+		if err := encode(&s.part, kindPart, &p); err != nil {
+			return err
+		}
+		if err := s.conn.nats.PublishRequest(subject, reply, s.part.buf); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assembler puts parts together again, of several senders at once. Memory follows what really arrived. Not for concurrent use.
+type assembler struct {
+	limit     int // bytes of all unfinished frames
+	held      int
+	transfers map[transferKey]*transfer
+	spare     []byte // memory of a finished frame
+}
+
+type transferKey struct {
+	source string
+	id     transferID
+}
+
+type transfer struct {
+	next  int
+	count int
+	total int
+	last  time.Time
+	data  []byte
+}
+
+func newAssembler() *assembler {
+	return &assembler{limit: maxAssembly, transfers: map[transferKey]*transfer{}}
+}
+
+// add takes a part and gives the frame once all have come, else nil. The frame is valid until release. source tells senders
+// apart.
+func (a *assembler) add(source string, p *part, now time.Time) ([]byte, error) {
+	key := transferKey{source, p.id}
+	t := a.transfers[key]
+	if t == nil {
+		if p.index != 0 {
+			return nil, &malformedError{fmt.Sprintf("part %d of %d came without those before it", p.index, p.count)}
+		}
+		if len(a.transfers) == maxTransfers {
+			return nil, &malformedError{fmt.Sprintf("more than %d unfinished messages", maxTransfers)}
+		}
+		t = &transfer{count: p.count, total: p.total, data: a.spare[:0]}
+		a.spare = nil
+		a.transfers[key] = t
+	}
+	switch have := len(t.data) + len(p.data); {
+	case len(p.data) == 0:
+		a.drop(key, t)
+		return nil, &malformedError{fmt.Sprintf("part %d of %d is empty", p.index, p.count)}
+	case p.index != t.next || p.count != t.count || p.total != t.total:
+		a.drop(key, t)
+		return nil, &malformedError{fmt.Sprintf("part %d of %d (%d bytes in all) came where %d of %d (%d bytes) was expected",
+			p.index, p.count, p.total, t.next, t.count, t.total)}
+	case have > t.total || (p.index == p.count-1) != (have == t.total):
+		a.drop(key, t)
+		return nil, &malformedError{fmt.Sprintf("part %d of %d makes %d bytes of %d", p.index, p.count, have, t.total)}
+	case a.held+len(p.data) > a.limit:
+		a.drop(key, t)
+		return nil, &malformedError{fmt.Sprintf("unfinished messages of more than %d bytes", a.limit)}
+	}
+	t.data = append(t.data, p.data...)
+	t.next++
+	t.last = now
+	a.held += len(p.data)
+	if t.next < t.count {
+		return nil, nil
+	}
+	delete(a.transfers, key)
+	a.held -= len(t.data)
+	return t.data, nil
+}
+
+// release gives the memory of an assembled frame back.
+func (a *assembler) release(frame []byte) {
+	if cap(frame) > cap(a.spare) && cap(frame) <= maxSpare {
+		a.spare = frame
+	}
+}
+
+func (a *assembler) drop(key transferKey, t *transfer) {
+	delete(a.transfers, key)
+	a.held -= len(t.data)
+}
+
+// expire drops transfers whose last part is too old, and says how many.
+func (a *assembler) expire(now time.Time) int {
+	n := 0
+	for key, t := range a.transfers {
+		if now.Sub(t.last) > maxAssemblyAge {
+			a.drop(key, t)
+			n++
+		}
+	}
+	return n
+}

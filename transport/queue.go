@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"sync"
+	"time"
+)
+
+// queue holds the Works that wait at a worker, in order of arrival, and the one that runs.
+type queue struct {
+	mu       sync.Mutex
+	ready    chan struct{} // has room for one: something waits
+	jobs     []*job        // jobs[0] is next, or runs
+	running  bool
+	draining bool
+	closed   bool
+	idle     []chan struct{} // closed once nothing waits or runs
+	free     []*job
+}
+
+// job is one Work with what is needed to answer it.
+type job struct {
+	frame   workFrame
+	work    Work
+	reply   string
+	arrived time.Time
+}
+
+func (q *queue) init() { q.ready = make(chan struct{}, 1) }
+
+// spare gives a job whose memory may be reused.
+func (q *queue) spare() *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := len(q.free); n > 0 {
+		j := q.free[n-1]
+		q.free = q.free[:n-1]
+		return j
+	}
+	j := &job{}
+	j.frame.work = &j.work
+	return j
+}
+
+// recycle takes a job back.
+func (q *queue) recycle(j *job) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.recycleLocked(j)
+}
+
+func (q *queue) recycleLocked(j *job) {
+	if len(q.free) < 2 {
+		q.free = append(q.free, j)
+	}
+}
+
+// put adds a job, or says why not.
+func (q *queue) put(j *job) *RemoteError {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.closed || q.draining:
+		return &RemoteError{Code: CodeNotReady, Message: "the worker is leaving"}
+	case len(q.jobs) > maxQueuedWork:
+		return &RemoteError{Code: CodeBusy, Message: "too many requests wait"}
+	}
+	q.jobs = append(q.jobs, j)
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// next starts the first job; nil if there is none.
+func (q *queue) next() *job {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.jobs) == 0 || q.closed {
+		return nil
+	}
+	q.running = true
+	return q.jobs[0]
+}
+
+// finish removes the job that ran.
+func (q *queue) finish() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[0]
+	copy(q.jobs, q.jobs[1:])
+	q.jobs = q.jobs[:len(q.jobs)-1]
+	q.running = false
+	q.recycleLocked(j)
+	q.settle()
+}
+
+// settle tells those who wait for the end.
+func (q *queue) settle() {
+	if q.running || len(q.jobs) > 0 && !q.closed {
+		return
+	}
+	for _, c := range q.idle {
+		close(c)
+	}
+	q.idle = nil
+}
+
+// drain refuses further jobs; the channel is closed once nothing waits or runs.
+func (q *queue) drain() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.draining = true
+	c := make(chan struct{})
+	q.idle = append(q.idle, c)
+	q.settle()
+	return c
+}
+
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.settle()
+}
+
+// each calls f for every job that waits or runs.
+func (q *queue) each(f func(id workID, reply string)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, j := range q.jobs {
+		f(workID{j.work.Request, j.work.Attempt}, j.reply)
+	}
+}

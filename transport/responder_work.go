@@ -1,0 +1,125 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// receiveWork is the goroutine that decodes work, puts it into the queue and reports progress of all that is in it.
+func (r *Responder) receiveWork() {
+	defer r.done.Done()
+	in, out := newReceiver(&r.malformed), newSender(r.conn)
+	tick := time.NewTicker(ProgressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case m := <-r.work:
+			r.takeWork(in, out, m)
+		case now := <-tick.C:
+			r.malformed.Add(uint64(in.parts.expire(now)))
+			r.queue.each(func(id workID, reply string) {
+				_ = out.send(reply, "", kindProgress, &progress{id}) // a lost report is followed by another
+			})
+		case <-r.closing:
+			return
+		}
+	}
+}
+
+func (r *Responder) takeWork(in *receiver, out *sender, m *nats.Msg) {
+	arrived := time.Now()
+	r.heard.message(m.Reply)
+	k, err := in.frame(m.Reply, m.Data)
+	if err == nil && k == 0 {
+		return
+	}
+	if err == nil && k != kindWork {
+		err = in.count(unexpected(k))
+	}
+	if err != nil {
+		fail(out, m.Reply, workID{}, code(err), err)
+		return
+	}
+	j := r.queue.spare()
+	j.reply, j.arrived = m.Reply, arrived
+	err = in.decode(&j.frame)
+	switch id := (workID{j.work.Request, j.work.Attempt}); {
+	case err != nil:
+		fail(out, m.Reply, id, code(err), err)
+	case j.frame.target != "" && j.frame.target != r.instance:
+		// For another holder of this id.
+	case m.Reply == "":
+		in.count(&malformedError{"reply: none given"})
+	default:
+		refused := r.queue.put(j)
+		if refused == nil {
+			return
+		}
+		fail(out, m.Reply, id, refused.Code, errors.New(refused.Message))
+	}
+	r.queue.recycle(j)
+}
+
+// fail answers with an error.
+func fail(out *sender, reply string, id workID, c ErrorCode, err error) {
+	if reply != "" {
+		_ = out.send(reply, "", kindError, &failure{id, c, err.Error()}) // the other side notices the silence
+	}
+}
+
+// compute is the goroutine that calls the handler.
+func (r *Responder) compute() {
+	defer r.done.Done()
+	out := newSender(r.conn)
+	for {
+		select {
+		case <-r.queue.ready:
+		case <-r.closing:
+			return
+		}
+		for j := r.queue.next(); j != nil; j = r.queue.next() {
+			r.answer(out, j)
+			r.queue.finish()
+		}
+	}
+}
+
+func (r *Responder) answer(out *sender, j *job) {
+	started := time.Now()
+	result, err := r.callWork(&j.work)
+	id := workID{j.work.Request, j.work.Attempt}
+	if err == nil {
+		result.Request, result.Attempt = id.request, id.attempt
+		result.QueueTime = started.Sub(j.arrived).Nanoseconds()
+		if result.ComputeTime == 0 {
+			result.ComputeTime = time.Since(started).Nanoseconds()
+		}
+		err = out.send(j.reply, "", kindResult, result)
+	}
+	if err == nil {
+		return
+	}
+	c := CodeInternal
+	if remote := (*RemoteError)(nil); errors.As(err, &remote) {
+		c, err = remote.Code, errors.New(remote.Message)
+	}
+	fail(out, j.reply, id, c, err)
+}
+
+// callWork calls the handler; a panic in it is an error of this work only.
+func (r *Responder) callWork(w *Work) (result *Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			result, err = nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	result, err = r.handler.Work(r.ctx, w)
+	if err == nil && result == nil {
+		err = errors.New("the handler gave no result")
+	}
+	return result, err
+}

@@ -1,0 +1,5 @@
+package transport
+
+const echoProcess = "MOEPOOL_TEST_ECHO"
+
+func runEchoProcess() {}
