@@ -1,0 +1,40 @@
+package synth
+
+import (
+	"math"
+
+	"github.com/moepool/moepool/checkpoint"
+)
+
+// fills decides the values of each tensor by what it is for.
+func (s *Spec) fills(c *checkpoint.Config) func(name string, shape []int) fill {
+	bias, matrix := fill{deviation: s.Deviation}, func(columns int) fill { return fill{deviation: s.Deviation} }
+	norm := fill{mean: 1}
+	special := map[string]fill{}
+	if s.Deviation == 0 {
+		bias, norm = fill{deviation: 0.125}, fill{mean: 1, deviation: 0.125}
+		matrix = func(columns int) fill { return fill{deviation: 1 / math.Sqrt(float64(columns))} }
+		// Logits and router scores get a deviation of 2: neither flat nor saturated.
+		sharp := fill{deviation: 2 / math.Sqrt(float64(c.Hidden))}
+		special[c.Embedding] = fill{deviation: 1}
+		special[c.LMHead] = sharp // after the embedding, which it is if the two are tied
+		for i := range c.Layers {
+			special[c.Layer(i).Router] = sharp
+		}
+	}
+	for i := range c.Layers {
+		n := c.Layer(i)
+		for _, name := range []string{n.QBias, n.KBias, n.VBias, n.OBias} {
+			special[name] = bias
+		}
+	}
+	return func(name string, shape []int) fill {
+		if f, found := special[name]; found {
+			return f
+		}
+		if len(shape) == 1 {
+			return norm
+		}
+		return matrix(shape[len(shape)-1])
+	}
+}
