@@ -55,6 +55,15 @@ func sum(groups []*group) (total int64) {
 	return total
 }
 
+// sliceOutputs is the most outputs of one packing job, a multiple of kernels.BlockOutputs: an LM head is shared by all threads.
+const sliceOutputs = 32 * kernels.BlockOutputs
+
+// slice is the outputs [from, to) of a matrix: its packed blocks lie one after another.
+type slice struct {
+	*matrix
+	from, to int
+}
+
 // load packs one group into memory of its own. Tensors are read inside the team's jobs, where a file that was truncated
 // underneath is an error and not the end of the process.
 func (m *Model) load(cp *checkpoint.Checkpoint, g *group, t *team.Team) error {
@@ -63,29 +72,40 @@ func (m *Model) load(cp *checkpoint.Checkpoint, g *group, t *team.Team) error {
 		return err
 	}
 	m.free = append(m.free, free)
+	var slices []slice
 	for i := range g.matrices {
-		p := &g.matrices[i].packed
-		size := kernels.MatrixBytes(p.Format, p.Outputs, p.Columns)
-		p.Data, data = data[:size:size], data[size:]
-	}
-	err = t.Run(len(g.matrices)+len(g.vectors), func(i, _ int) error {
-		if i < len(g.matrices) {
-			return g.matrices[i].pack(cp)
+		x := &g.matrices[i]
+		size := kernels.MatrixBytes(x.packed.Format, x.packed.Outputs, x.packed.Columns)
+		x.packed.Data, data = data[:size:size], data[size:]
+		for from := 0; from < x.packed.Outputs; from += sliceOutputs {
+			slices = append(slices, slice{x, from, min(from+sliceOutputs, x.packed.Outputs)})
 		}
-		v := g.vectors[i-len(g.matrices)]
+	}
+	err = t.Run(len(slices)+len(g.vectors), func(i, _ int) error {
+		if i < len(slices) {
+			return slices[i].pack()
+		}
+		v := g.vectors[i-len(slices)]
 		*v.into = v.tensor.Float32()
-		cp.Release(v.tensor)
 		return nil
 	})
+	for _, x := range g.matrices {
+		*x.into = x.packed
+		cp.Release(x.tensor)
+	}
+	for _, v := range g.vectors {
+		cp.Release(v.tensor)
+	}
 	return err
 }
 
-func (m *matrix) pack(cp *checkpoint.Checkpoint) error {
-	err := kernels.Pack(m.packed, func(output int, dst []float32) { m.tensor.Row(output, dst) })
+func (s slice) pack() error {
+	f, columns := s.packed.Format, s.packed.Columns
+	from, to := kernels.MatrixBytes(f, s.from, columns), kernels.MatrixBytes(f, s.to, columns)
+	part := kernels.Matrix{Format: f, Outputs: s.to - s.from, Columns: columns, Data: s.packed.Data[from:to:to]}
+	err := kernels.Pack(part, func(output int, dst []float32) { s.tensor.Row(s.from+output, dst) })
 	if err != nil {
-		return fmt.Errorf("%s: tensor %s: %w", m.tensor.File, m.tensor.Name, err)
+		return fmt.Errorf("%s: tensor %s, counted from output row %d: %w", s.tensor.File, s.tensor.Name, s.from, err)
 	}
-	cp.Release(m.tensor)
-	*m.into = m.packed
 	return nil
 }
