@@ -1,0 +1,188 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/kernels/team"
+	"github.com/moepool/moepool/transport"
+)
+
+// Compute answers a work: for each row the sum over its expert parts of weight · down(silu(gate(x)) · up(x)) in fixed point
+// (DESIGN §2). A row whose intermediate is not finite, or whose contribution is out of range, gets a row error and zeros; the
+// others are untouched by it. r's memory is reused. Errors are *transport.RemoteError for work that doesn't fit; a damaged slot
+// is rebuilt from the checkpoint and the work done again, once.
+func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Result) error {
+	asked := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.retired {
+		return &transport.RemoteError{Code: transport.CodeNotReady, Message: "the placement has just been replaced"}
+	}
+	started := time.Now()
+	l, err := s.check(w)
+	if err != nil {
+		return err
+	}
+	c := &s.scratch
+	c.group(w, len(l.owned))
+	*r = transport.Result{
+		Request: w.Request, Attempt: w.Attempt, Rows: w.Rows, Hidden: w.Hidden,
+		Sum: resize(r.Sum, w.Rows*w.Hidden), RowErrors: r.RowErrors[:0],
+		Parts: append(r.Parts[:0], c.parts...), Hits: resize(r.Hits, (len(c.parts)+7)/8),
+	}
+	c.hit = resize(c.hit, len(c.parts))
+	for i := range c.hit {
+		c.hit[i] = true
+	}
+	read, err := s.attempt(ctx, l, w, r)
+	if errors.Is(err, errDamaged) {
+		var again int64
+		again, err = s.attempt(ctx, l, w, r)
+		read += again
+	}
+	if err != nil {
+		return fmt.Errorf("layer %d: %w", w.Layer, err)
+	}
+	s.finish(w, r, read)
+	r.QueueTime = started.Sub(asked).Nanoseconds()
+	r.ComputeTime = time.Since(started).Nanoseconds()
+	return nil
+}
+
+// errDamaged says that a slot was found damaged and has been rebuilt: the attempt has to be repeated.
+var errDamaged = errors.New("expert part damaged")
+
+// attempt brings the expert parts in and computes once. read is the bytes that were not resident.
+func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *transport.Result) (read int64, err error) {
+	c := &s.scratch
+	if read, err = s.bring(l); err != nil {
+		return read, err
+	}
+	clear(r.Sum)
+	c.rowErr = resize(c.rowErr, w.Rows)
+	for i := range c.rowErr {
+		c.rowErr[i].code.Store(uint32(transport.RowOK))
+	}
+	x := &kernels.Activations{Rows: w.Rows, Columns: w.Hidden, Quantized: w.Quantized, Values: w.Values, Codes: w.Codes, Scales: w.Scales}
+	c.cut(taskRows)
+	for tasks := c.tasks; len(tasks) > 0; {
+		if err := ctx.Err(); err != nil {
+			return read, err
+		}
+		n := c.wave(tasks, waveBytes, func(id uint32) kernels.Expert { return s.expert(l, id) })
+		if err := s.computeWave(tasks[:n], x, r.Sum); err != nil {
+			var fault *team.FaultError
+			if errors.As(err, &fault) {
+				err = s.mend(l, err)
+			}
+			return read, err
+		}
+		tasks = tasks[n:]
+	}
+	return read, nil
+}
+
+// computeWave adds the contributions of some tasks to sum [rows, hidden].
+func (s *Shards) computeWave(tasks []task, x *kernels.Activations, sum []int64) error {
+	c, set, threads := &s.scratch, s.o.Kernels, s.o.Team.Threads()
+	c.threads = slices.Grow(c.threads, max(0, threads-len(c.threads)))[:threads]
+
+	c.cutGate(tasks, threads)
+	err := s.o.Team.Run(len(c.gateJobs), func(i, thread int) error {
+		j := c.gateJobs[i]
+		t := &tasks[j.task]
+		c.gateAndUp(set, t, x, j.from, j.to, thread)
+		if t.remaining.last() {
+			c.prepare(set, t)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+
+	hidden := x.Columns
+	width := jobWidth(blocksOf(hidden), threads)
+	return s.o.Team.Run((hidden+width-1)/width, func(i, thread int) error {
+		from, to := i*width, min(hidden, (i+1)*width)
+		for t := range tasks {
+			c.down(set, &tasks[t], sum, hidden, from, to, thread)
+		}
+		return nil
+	})
+}
+
+// product gives a thread's room for products of rows in outputs [from, to): rows are to-from apart, and the room is indexed by
+// output as Multiply does, so row i's output o is at i·(to-from)+o.
+func (c *scratch) product(thread, rows, from, to int) []float32 {
+	p := &c.threads[thread].product
+	*p = resize(*p, rows*(to-from)+from)
+	return *p
+}
+
+// gateAndUp computes silu(gate)·up of a task's rows in intermediate columns [from, to).
+func (c *scratch) gateAndUp(set *kernels.Set, t *task, x *kernels.Activations, from, to, thread int) {
+	columns, width := t.expert.Gate.Outputs, to-from
+	up := c.product(thread, len(t.rows), from, to)
+	set.Multiply(t.gate, columns, t.expert.Gate, x, t.rows, from, to)
+	set.Multiply(up, width, t.expert.Up, x, t.rows, from, to)
+	for i := range t.rows {
+		gate := t.gate[i*columns+from : i*columns+to]
+		set.SiLUMultiply(gate, gate, up[i*width+from:i*width+to])
+	}
+}
+
+// prepare makes a task's intermediate rows ready for the down product.
+func (c *scratch) prepare(set *kernels.Set, t *task) {
+	columns := t.expert.Gate.Outputs
+	for i, row := range t.rows {
+		if err := set.Prepare(&t.intermediate, i, t.gate[i*columns:(i+1)*columns]); err != nil {
+			c.rowErr[row].set(transport.RowNotFinite)
+		}
+	}
+}
+
+// down adds a task's contributions to columns [from, to) of the sums.
+func (c *scratch) down(set *kernels.Set, t *task, sum []int64, hidden, from, to, thread int) {
+	width := to - from
+	y := c.product(thread, len(t.rows), from, to)
+	set.Multiply(y, width, t.expert.Down, &t.intermediate, t.identity, from, to)
+	for i, row := range t.rows {
+		at := int(row) * hidden
+		if err := set.Accumulate(sum[at+from:at+to], y[i*width+from:i*width+to], t.weights[i]); err != nil {
+			c.rowErr[row].set(transport.RowOverflow)
+		}
+	}
+}
+
+// finish stores row errors, hits and counts.
+func (s *Shards) finish(w *transport.Work, r *transport.Result, read int64) {
+	c := &s.scratch
+	for i := range c.rowErr {
+		code := uint8(c.rowErr[i].code.Load())
+		if code == transport.RowOK {
+			continue
+		}
+		if len(r.RowErrors) == 0 {
+			r.RowErrors = resize(r.RowErrors, w.Rows)
+			clear(r.RowErrors)
+		}
+		r.RowErrors[i] = code
+		clear(r.Sum[i*w.Hidden : (i+1)*w.Hidden])
+	}
+	if len(r.RowErrors) == 0 {
+		r.RowErrors = nil
+	}
+	clear(r.Hits)
+	for i, hit := range c.hit {
+		if hit {
+			r.Hits[i/8] |= 1 << (i % 8)
+		}
+	}
+	r.BytesRead = read
+}

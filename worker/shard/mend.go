@@ -1,0 +1,75 @@
+package shard
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/moepool/moepool/arena"
+	"github.com/moepool/moepool/kernels"
+)
+
+// bring makes the expert parts of a request resident as a whole, in parallel, and rebuilds those whose slots are damaged. A part counts
+// as a hit only if it was resident in every attempt. read is the bytes that were not resident.
+func (s *Shards) bring(l *layer) (read int64, err error) {
+	c := &s.scratch
+	c.damaged = resize(c.damaged, len(c.parts))
+	err = s.o.Team.Run(len(c.parts), func(i, _ int) error {
+		id := c.parts[i]
+		a, slot := l.slot(id)
+		hit, err := a.Bring(slot)
+		c.damaged[i] = err
+		if err == nil && !hit {
+			s.locate(l, id)
+		}
+		c.hit[i] = c.hit[i] && hit
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	slots := map[int][]int{} // by part
+	for i, id := range c.parts {
+		if !c.hit[i] {
+			read += int64(s.o.Plan.Shapes[int(id)%len(l.arenas)].Bytes())
+		}
+		switch err := c.damaged[i]; {
+		case err == nil:
+		case errors.Is(err, arena.ErrTorn), errors.Is(err, arena.ErrTruncated):
+			s.o.Log("warning: layer %d, expert part %d is damaged and is packed again: %v", l.number, id, err)
+			part := int(id) % len(l.arenas)
+			slots[part] = append(slots[part], int(id)/len(l.arenas))
+		default:
+			return read, fmt.Errorf("expert part %d: %w", id, err)
+		}
+	}
+	for part, damaged := range slots {
+		shape := s.o.Plan.Shapes[part]
+		err := l.arenas[part].Fill(damaged, func(slot int, dst []byte) error {
+			return packExpert(s.o.Checkpoint, shape, l.number, slot, part, len(l.arenas), dst)
+		})
+		if err != nil {
+			return read, fmt.Errorf("pack damaged experts of part %d again: %w", part, err)
+		}
+	}
+	return read, nil
+}
+
+// mend is called after a memory fault: it finds and rebuilds the damaged slots of the request. fault is returned if there are none,
+// errDamaged if the work should be repeated.
+func (s *Shards) mend(l *layer, fault error) error {
+	if _, err := s.bring(l); err != nil {
+		return fmt.Errorf("%w; %w", fault, err)
+	}
+	for _, err := range s.scratch.damaged {
+		if err != nil {
+			return errDamaged
+		}
+	}
+	return fault
+}
+
+// expert gives a part's matrices.
+func (s *Shards) expert(l *layer, id uint32) kernels.Expert {
+	a, slot := l.slot(id)
+	return s.o.Plan.Shapes[int(id)%len(l.arenas)].Split(a.Bytes(slot))
+}

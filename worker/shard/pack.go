@@ -1,0 +1,150 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/moepool/moepool/arena"
+	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/kernels/team"
+)
+
+// packer packs experts on the team while the arena writes those that are ready.
+type packer struct {
+	s          *Shards
+	checkpoint *checkpoint.Checkpoint
+	ready      *atomic.Int64 // bytes, for progress
+	room       []byte        // buffers, one after the other
+	freeRoom   func()
+}
+
+// buffersPerThread packed slots may wait for the arena to write them.
+const buffersPerThread = 2
+
+// fill packs the listed slots of a layer's part. Job i packs into buffer i mod n and waits for the arena to have taken slot i-n
+// from it; since jobs start in ascending order, the one that the arena waits for is never behind a full buffer.
+func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) error {
+	if len(slots) == 0 {
+		return nil
+	}
+	shape := p.s.o.Plan.Shapes[part]
+	bytes := shape.Bytes()
+	n := min(len(slots), buffersPerThread*p.s.o.Team.Threads())
+	buffers, err := p.buffers(n, bytes)
+	if err != nil {
+		return err
+	}
+	packed, taken := make([]chan error, n), make([]chan struct{}, n)
+	for i := range n {
+		packed[i], taken[i] = make(chan error, 1), make(chan struct{}, 1)
+		taken[i] <- struct{}{}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.s.o.Team.Run(len(slots), func(i, _ int) (err error) {
+			select {
+			case <-taken[i%n]:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			// A fault (the checkpoint was truncated underneath) must not leave the arena waiting.
+			err = errNotPacked
+			defer func() { packed[i%n] <- err }()
+			err = packExpert(p.checkpoint, shape, l.number, slots[i], part, len(l.arenas), buffers[i%n])
+			return err
+		})
+	}()
+	next := 0
+	err = l.arenas[part].Fill(slots, func(slot int, dst []byte) error {
+		if next == len(slots) || slots[next] != slot {
+			// The arena asks again, for example for memory after the disk was full.
+			return packExpert(p.checkpoint, shape, l.number, slot, part, len(l.arenas), dst)
+		}
+		i := next
+		next++
+		select {
+		case err := <-packed[i%n]:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		copy(dst, buffers[i%n])
+		taken[i%n] <- struct{}{}
+		p.s.o.Progress(p.ready.Add(int64(bytes)), p.s.o.Plan.Bytes)
+		return nil
+	})
+	stop()
+	packErr := <-ended
+	var fault *team.FaultError
+	if errors.As(packErr, &fault) {
+		return fmt.Errorf("read the checkpoint in %s: a file became shorter while it was packed: %w", p.checkpoint.Dir(), packErr)
+	}
+	if packErr != nil && (err == nil || errors.Is(err, errNotPacked)) {
+		return packErr
+	}
+	return err
+}
+
+// errNotPacked stands for the error that the team reports for the job.
+var errNotPacked = errors.New("expert was not packed")
+
+// buffers gives n buffers of a size, reusing memory.
+func (p *packer) buffers(n, bytes int) ([][]byte, error) {
+	stride := roundUp(bytes, 4096)
+	if len(p.room) < n*stride {
+		p.free()
+		room, free, err := arena.Anonymous(n*stride, "packing")
+		if err != nil {
+			return nil, err
+		}
+		p.room, p.freeRoom = room, free
+	}
+	buffers := make([][]byte, n)
+	for i := range buffers {
+		buffers[i] = p.room[i*stride : i*stride+bytes : i*stride+bytes]
+	}
+	return buffers, nil
+}
+
+func (p *packer) free() {
+	if p.freeRoom != nil {
+		p.freeRoom()
+		p.room, p.freeRoom = nil, nil
+	}
+}
+
+// packExpert packs a part of an expert: rows [from, to) of gate and up, the same columns of down.
+func packExpert(cp *checkpoint.Checkpoint, shape kernels.ExpertShape, layer, expert, part, parts int, dst []byte) error {
+	c := cp.Config()
+	names := c.Expert(layer, expert)
+	from, to := kernels.PartRange(shape.Format, c.ExpertIntermediate, parts, part)
+	if to-from != shape.Intermediate {
+		return fmt.Errorf("part %d of %d has %d intermediate columns, the plan says %d", part, parts, to-from, shape.Intermediate)
+	}
+	var tensors [3]checkpoint.Tensor
+	for i, name := range []string{names.Gate, names.Up, names.Down} {
+		var err error
+		if tensors[i], err = cp.Tensor(name); err != nil {
+			return err
+		}
+	}
+	gate, up, down := tensors[0], tensors[1], tensors[2]
+	e := shape.Split(dst)
+	if err := kernels.Pack(e.Gate, func(output int, row []float32) { gate.Row(from+output, row) }); err != nil {
+		return fmt.Errorf("%s: %w", names.Gate, err)
+	}
+	if err := kernels.Pack(e.Up, func(output int, row []float32) { up.Row(from+output, row) }); err != nil {
+		return fmt.Errorf("%s: %w", names.Up, err)
+	}
+	if err := kernels.Pack(e.Down, func(output int, row []float32) { down.RowRange(output, from, row) }); err != nil {
+		return fmt.Errorf("%s: %w", names.Down, err)
+	}
+	return nil
+}

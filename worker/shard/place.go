@@ -1,0 +1,99 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/transport"
+)
+
+// strictShare is the part of pages that must be local under StrictNUMA.
+const strictShare = 0.95
+
+// slotPages is where an expert part's pages lay when last looked at.
+type slotPages struct{ local, remote atomic.Int64 }
+
+// placement is the totals over all expert parts.
+type placement struct {
+	local, remote atomic.Int64
+	failed        atomic.Pointer[string] // why pages can't be looked at
+}
+
+func (p *placement) report() transport.PagesReport {
+	return transport.PagesReport{Local: p.local.Load(), Remote: p.remote.Load()}
+}
+
+// locate looks where an expert part's pages lie and moves those that lie elsewhere; populated pages only, so the part was just
+// written or brought in. It keeps the totals.
+func (s *Shards) locate(l *layer, id uint32) {
+	if s.o.Node < 0 || s.pages.failed.Load() != nil {
+		return
+	}
+	a, slot := l.slot(id)
+	data := a.Bytes(slot)
+	if len(data) == 0 {
+		return
+	}
+	found, err := numa.Locate(data, s.o.Node)
+	if err == nil && (found.Remote > 0 || found.Absent > 0) {
+		found, err = numa.Migrate(data, s.o.Node)
+	}
+	if err != nil {
+		text := err.Error()
+		s.pages.failed.CompareAndSwap(nil, &text)
+		return
+	}
+	p := &l.pages[id]
+	s.pages.local.Add(found.Local - p.local.Swap(found.Local))
+	s.pages.remote.Add(found.Remote - p.remote.Swap(found.Remote))
+}
+
+// place looks at a layer's pages after loading: what was packed now, and what the page cache already held, wherever another process
+// had brought it in. Parts that are on disk only are looked at when they are read (bring).
+func (s *Shards) place(ctx context.Context, l *layer, pl PlanLayer, packed []bool) error {
+	if s.o.Node < 0 {
+		return nil
+	}
+	return s.o.Team.Run(len(pl.Owned), func(i, _ int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		id := pl.Owned[i]
+		if a, slot := l.slot(id); packed[id] || a.Resident(slot) {
+			s.locate(l, id)
+		}
+		return nil
+	})
+}
+
+// checkPlaces judges the totals after loading.
+func (s *Shards) checkPlaces() error {
+	if s.o.Node < 0 {
+		return nil
+	}
+	if why := s.pages.failed.Load(); why != nil {
+		if s.o.StrictNUMA {
+			return fmt.Errorf("--strict-numa: where pages lie can't be found out: %s", *why)
+		}
+		s.note("where pages lie can't be found out: %s", *why)
+		return nil
+	}
+	p := s.Pages()
+	if all := p.Local + p.Remote; float64(p.Local) < strictShare*float64(all) {
+		what := fmt.Sprintf("%d of %d pages of experts lie on other nodes than %d (%.1f %% local)", p.Remote, all, s.o.Node, 100*float64(p.Local)/float64(all))
+		if s.o.StrictNUMA {
+			return fmt.Errorf("--strict-numa: %s", what)
+		}
+		s.note("%s", what)
+	}
+	return nil
+}
+
+// note keeps a degraded mode for the beats and says it.
+func (s *Shards) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.notes = append(s.notes, text)
+	s.o.Log("warning: %s", text)
+}

@@ -1,0 +1,157 @@
+package shard
+
+import (
+	"slices"
+
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/transport"
+)
+
+// A pair is one row of the work at one expert part. Pairs are sorted by expert part, then row, and cut into tasks; consecutive
+// tasks that are computed together are a wave. Sums are integers, so no cut changes a bit.
+
+// task is some rows of one expert part.
+type task struct {
+	id       uint32  // expert·parts+part
+	rows     []int32 // of the work
+	weights  []float32
+	identity []int32 // 0, 1, ...: the rows inside intermediate
+
+	expert       kernels.Expert
+	gate         []float32           // [rows, Intermediate]: gate product, then silu(gate)·up
+	intermediate kernels.Activations // the same rows prepared for the down product
+	remaining    counter             // gate jobs that have not ended; the last one prepares the rows
+}
+
+// Limits of one wave and task: they bound scratch memory whatever the size of a request.
+const (
+	taskRows      = 1024
+	waveBytes     = 32 << 20 // of float32 intermediates
+	blocksPerJob  = 4        // at most: 128 outputs
+	jobsPerThread = 4        // at least, where there are enough blocks
+)
+
+// group sorts the pairs of a work by expert part: parts, first, rows and weights of the scratch are set.
+func (c *scratch) group(w *transport.Work, expertParts int) {
+	c.count = resize(c.count, expertParts)
+	clear(c.count)
+	for _, id := range w.Parts {
+		c.count[id]++
+	}
+	c.parts, c.first = c.parts[:0], c.first[:0]
+	total := int32(0)
+	for id, n := range c.count {
+		if n == 0 {
+			continue
+		}
+		c.parts = append(c.parts, uint32(id))
+		c.first = append(c.first, total)
+		c.count[id] = total // from here on: where the next pair of this part goes
+		total += n
+	}
+	c.first = append(c.first, total)
+	c.rows = resize(c.rows, int(total))
+	c.weights = resize(c.weights, int(total))
+	for r := range w.Rows {
+		for i := w.Offsets[r]; i < w.Offsets[r+1]; i++ {
+			at := c.count[w.Parts[i]]
+			c.count[w.Parts[i]]++
+			c.rows[at], c.weights[at] = int32(r), w.Weights[i]
+		}
+	}
+}
+
+// cut makes the tasks of all pairs; group came before.
+func (c *scratch) cut(limit int) {
+	c.tasks = c.tasks[:0]
+	longest := 0
+	for i, id := range c.parts {
+		for from, to := int(c.first[i]), int(c.first[i+1]); from < to; from += limit {
+			end := min(to, from+limit)
+			c.tasks = append(c.tasks, task{id: id, rows: c.rows[from:end], weights: c.weights[from:end]})
+			longest = max(longest, end-from)
+		}
+	}
+	for i := len(c.identity); i < longest; i++ {
+		c.identity = append(c.identity, int32(i))
+	}
+}
+
+// wave gives the number of leading tasks whose intermediates fit into limit bytes, at least one, and gives each its expert and
+// its room in the scratch.
+func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) kernels.Expert) int {
+	n, values, codes, scales := 0, 0, 0, 0
+	for n < len(tasks) {
+		t := &tasks[n]
+		t.expert = expert(t.id)
+		columns := t.expert.Gate.Outputs
+		if n > 0 && (values+len(t.rows)*columns)*4 > limit {
+			break
+		}
+		values += len(t.rows) * columns
+		codes += roundUp(len(t.rows)*kernels.PaddedColumns(columns), 64)
+		scales += len(t.rows) * kernels.Groups(columns)
+		n++
+	}
+	c.gate = resize(c.gate, values)
+	quantized := tasks[0].expert.Down.Format.Quantized()
+	if quantized {
+		c.codes = resize(c.codes, codes)
+		c.scales = resize(c.scales, scales)
+	} else {
+		c.prepared = resize(c.prepared, values)
+	}
+	values, codes, scales = 0, 0, 0
+	for i := range tasks[:n] {
+		t := &tasks[i]
+		rows, columns := len(t.rows), t.expert.Gate.Outputs
+		t.identity = c.identity[:rows]
+		t.gate = c.gate[values : values+rows*columns]
+		t.intermediate = kernels.Activations{Rows: rows, Columns: columns, Quantized: quantized}
+		if quantized {
+			padded, groups := kernels.PaddedColumns(columns), kernels.Groups(columns)
+			t.intermediate.Codes = c.codes[codes : codes+rows*padded]
+			t.intermediate.Scales = c.scales[scales : scales+rows*groups]
+			codes += roundUp(rows*padded, 64)
+			scales += rows * groups
+		} else {
+			t.intermediate.Values = c.prepared[values : values+rows*columns]
+		}
+		values += rows * columns
+	}
+	return n
+}
+
+// gateJob is an output range of one task's gate and up products.
+type gateJob struct{ task, from, to int }
+
+// cutGate makes the jobs of a wave's gate and up products: blocks of outputs, small enough that every thread gets some.
+func (c *scratch) cutGate(tasks []task, threads int) {
+	blocks := 0
+	for i := range tasks {
+		blocks += blocksOf(tasks[i].expert.Gate.Outputs)
+	}
+	width := jobWidth(blocks, threads)
+	c.gateJobs = c.gateJobs[:0]
+	for i := range tasks {
+		t := &tasks[i]
+		outputs, jobs := t.expert.Gate.Outputs, 0
+		for from := 0; from < outputs; from += width {
+			c.gateJobs = append(c.gateJobs, gateJob{i, from, min(outputs, from+width)})
+			jobs++
+		}
+		t.remaining.set(jobs)
+	}
+}
+
+func blocksOf(outputs int) int { return (outputs + kernels.BlockOutputs - 1) / kernels.BlockOutputs }
+
+// jobWidth is the number of outputs of one job.
+func jobWidth(blocks, threads int) int {
+	return kernels.BlockOutputs * min(blocksPerJob, max(1, blocks/(jobsPerThread*threads)))
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// resize gives a slice of n elements, whose contents are undefined, reusing memory.
+func resize[T any](s []T, n int) []T { return slices.Grow(s[:0], n)[:n] }
