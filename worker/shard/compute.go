@@ -35,10 +35,7 @@ func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Re
 		Sum: resize(r.Sum, w.Rows*w.Hidden), RowErrors: r.RowErrors[:0],
 		Parts: append(r.Parts[:0], c.parts...), Hits: resize(r.Hits, (len(c.parts)+7)/8),
 	}
-	c.hit = resize(c.hit, len(c.parts))
-	for i := range c.hit {
-		c.hit[i] = true
-	}
+	c.expectHits()
 	read, err := s.attempt(ctx, l, w, r)
 	if errors.Is(err, errDamaged) {
 		var again int64
@@ -74,7 +71,10 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 		if err := ctx.Err(); err != nil {
 			return read, err
 		}
-		n := c.wave(tasks, waveBytes, func(id uint32) kernels.Expert { return s.expert(l, id) })
+		n, err := c.wave(tasks, waveBytes, func(id uint32) (kernels.Expert, error) { return s.expert(l, id) })
+		if err != nil {
+			return read, err
+		}
 		if err := s.computeWave(tasks[:n], x, r.Sum); err != nil {
 			var fault *team.FaultError
 			if errors.As(err, &fault) {
@@ -117,23 +117,22 @@ func (s *Shards) computeWave(tasks []task, x *kernels.Activations, sum []int64) 
 	})
 }
 
-// product gives a thread's room for products of rows in outputs [from, to): rows are to-from apart, and the room is indexed by
-// output as Multiply does, so row i's output o is at i·(to-from)+o.
-func (c *scratch) product(thread, rows, from, to int) []float32 {
+// product gives a thread's room for products [rows, width].
+func (c *scratch) product(thread, rows, width int) []float32 {
 	p := &c.threads[thread].product
-	*p = resize(*p, rows*(to-from)+from)
+	*p = resize(*p, rows*width)
 	return *p
 }
 
 // gateAndUp computes silu(gate)·up of a task's rows in intermediate columns [from, to).
 func (c *scratch) gateAndUp(set *kernels.Set, t *task, x *kernels.Activations, from, to, thread int) {
 	columns, width := t.expert.Gate.Outputs, to-from
-	up := c.product(thread, len(t.rows), from, to)
+	up := c.product(thread, len(t.rows), width)
 	set.Multiply(t.gate, columns, t.expert.Gate, x, t.rows, from, to)
-	set.Multiply(up, width, t.expert.Up, x, t.rows, from, to)
+	set.Multiply(up, width, outputs(t.expert.Up, from, to), x, t.rows, 0, width)
 	for i := range t.rows {
 		gate := t.gate[i*columns+from : i*columns+to]
-		set.SiLUMultiply(gate, gate, up[i*width+from:i*width+to])
+		set.SiLUMultiply(gate, gate, up[i*width:(i+1)*width])
 	}
 }
 
@@ -150,11 +149,11 @@ func (c *scratch) prepare(set *kernels.Set, t *task) {
 // down adds a task's contributions to columns [from, to) of the sums.
 func (c *scratch) down(set *kernels.Set, t *task, sum []int64, hidden, from, to, thread int) {
 	width := to - from
-	y := c.product(thread, len(t.rows), from, to)
-	set.Multiply(y, width, t.expert.Down, &t.intermediate, t.identity, from, to)
+	y := c.product(thread, len(t.rows), width)
+	set.Multiply(y, width, outputs(t.expert.Down, from, to), &t.intermediate, t.identity, 0, width)
 	for i, row := range t.rows {
 		at := int(row) * hidden
-		if err := set.Accumulate(sum[at+from:at+to], y[i*width+from:i*width+to], t.weights[i]); err != nil {
+		if err := set.Accumulate(sum[at+from:at+to], y[i*width:(i+1)*width], t.weights[i]); err != nil {
 			c.rowErr[row].set(transport.RowOverflow)
 		}
 	}

@@ -31,13 +31,13 @@ func Load(ctx context.Context, o Options) (*Shards, error) {
 		}
 		s.o.Previous = nil
 	}
-	missing := s.missing()
-	if err := s.checkRoom(missing); err != nil {
+	room := s.measure()
+	if err := s.checkRoom(room); err != nil {
 		return nil, err
 	}
 	p := &packer{s: s, checkpoint: o.Checkpoint, ready: &atomic.Int64{}}
 	defer p.free()
-	p.ready.Store(o.Plan.Bytes - missing)
+	p.ready.Store(room.plan - room.missing)
 	o.Progress(p.ready.Load(), o.Plan.Bytes)
 	for _, pl := range o.Plan.Layers {
 		if err := s.loadLayer(ctx, p, pl); err != nil {
@@ -110,20 +110,6 @@ func (s *Shards) giveBack(previous *Shards) error {
 		}
 	}
 	return nil
-}
-
-// missing is the bytes of owned expert parts that have to be packed.
-func (s *Shards) missing() (bytes int64) {
-	for _, pl := range s.o.Plan.Layers {
-		for part, slots := range pl.Slots {
-			for _, slot := range slots {
-				if !s.layers[pl.Number].arenas[part].Valid(slot) {
-					bytes += int64(s.o.Plan.Shapes[part].Bytes())
-				}
-			}
-		}
-	}
-	return bytes
 }
 
 // loadLayer packs what a layer lacks, lets the checkpoint's pages go, and looks where the layer's pages lie.

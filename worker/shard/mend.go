@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -21,7 +22,7 @@ func (s *Shards) bring(l *layer) (read int64, err error) {
 		if err == nil && !hit {
 			s.locate(l, id)
 		}
-		c.hit[i] = c.hit[i] && hit
+		c.hit[i] = c.hit[i] && hit && err == nil
 		return nil
 	})
 	if err != nil {
@@ -50,8 +51,47 @@ func (s *Shards) bring(l *layer) (read int64, err error) {
 		if err != nil {
 			return read, fmt.Errorf("pack damaged experts of part %d again: %w", part, err)
 		}
+		for _, slot := range damaged {
+			s.locate(l, uint32(slot*len(l.arenas)+part))
+		}
 	}
 	return read, nil
+}
+
+// BringAll brings every owned expert part in and verifies its checksum if that was not done since the start. Damaged ones are
+// packed again; it says how many.
+func (s *Shards) BringAll(ctx context.Context) (damaged int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pl := range s.o.Plan.Layers {
+		if err := ctx.Err(); err != nil {
+			return damaged, err
+		}
+		s.scratch.ask(pl.Owned)
+		if _, err := s.bring(s.layers[pl.Number]); err != nil {
+			return damaged, fmt.Errorf("layer %d: %w", pl.Number, err)
+		}
+		for _, err := range s.scratch.damaged {
+			if err != nil {
+				damaged++
+			}
+		}
+	}
+	return damaged, nil
+}
+
+// ask sets the expert parts that bring is to bring.
+func (c *scratch) ask(parts []uint32) {
+	c.parts = append(c.parts[:0], parts...)
+	c.expectHits()
+}
+
+// expectHits makes every part of the request a hit until an attempt finds otherwise.
+func (c *scratch) expectHits() {
+	c.hit = resize(c.hit, len(c.parts))
+	for i := range c.hit {
+		c.hit[i] = true
+	}
 }
 
 // mend is called after a memory fault: it finds and rebuilds the damaged slots of the request. fault is returned if there are none,
@@ -69,7 +109,11 @@ func (s *Shards) mend(l *layer, fault error) error {
 }
 
 // expert gives a part's matrices.
-func (s *Shards) expert(l *layer, id uint32) kernels.Expert {
+func (s *Shards) expert(l *layer, id uint32) (kernels.Expert, error) {
 	a, slot := l.slot(id)
-	return s.o.Plan.Shapes[int(id)%len(l.arenas)].Split(a.Bytes(slot))
+	data := a.Bytes(slot)
+	if data == nil {
+		return kernels.Expert{}, fmt.Errorf("expert part %d is not loaded", id)
+	}
+	return s.o.Plan.Shapes[int(id)%len(l.arenas)].Split(data), nil
 }

@@ -24,6 +24,9 @@ type Options struct {
 	// Dir is the store's folder, for messages and for the free space of its disk; "" is anonymous memory.
 	Dir string
 
+	// Memory is what this process may still take, before loading; the zero value skips the check.
+	Memory Memory
+
 	// Team packs and computes. Its threads carry the node's memory policy.
 	Team *team.Team
 

@@ -79,11 +79,13 @@ func (c *scratch) cut(limit int) {
 
 // wave gives the number of leading tasks whose intermediates fit into limit bytes, at least one, and gives each its expert and
 // its room in the scratch.
-func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) kernels.Expert) int {
-	n, values, codes, scales := 0, 0, 0, 0
+func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) (kernels.Expert, error)) (n int, err error) {
+	values, codes, scales := 0, 0, 0
 	for n < len(tasks) {
 		t := &tasks[n]
-		t.expert = expert(t.id)
+		if t.expert, err = expert(t.id); err != nil {
+			return 0, err
+		}
 		columns := t.expert.Gate.Outputs
 		if n > 0 && (values+len(t.rows)*columns)*4 > limit {
 			break
@@ -119,7 +121,7 @@ func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) kernels.E
 		}
 		values += rows * columns
 	}
-	return n
+	return n, nil
 }
 
 // gateJob is an output range of one task's gate and up products.
@@ -142,6 +144,13 @@ func (c *scratch) cutGate(tasks []task, threads int) {
 		}
 		t.remaining.set(jobs)
 	}
+}
+
+// outputs gives the part of a matrix that computes outputs [from, to), from a multiple of BlockOutputs: blocks of outputs lie one
+// after the other.
+func outputs(m kernels.Matrix, from, to int) kernels.Matrix {
+	size := func(n int) int { return kernels.MatrixBytes(m.Format, n, m.Columns) }
+	return kernels.Matrix{Format: m.Format, Outputs: to - from, Columns: m.Columns, Data: m.Data[size(from):size(to)]}
 }
 
 func blocksOf(outputs int) int { return (outputs + kernels.BlockOutputs - 1) / kernels.BlockOutputs }

@@ -1,0 +1,138 @@
+package shard
+
+import (
+	"fmt"
+	"math"
+)
+
+// Memory is what this process may still take.
+type Memory struct {
+	Available int64  // bytes; 0 is unknown
+	Why       string // where the number comes from: "MemAvailable 3.1 GiB, cgroup limit 4.0 GiB"
+}
+
+// room is what loading needs and what there is, in bytes.
+type room struct {
+	plan      int64 // packed bytes of all owned expert parts
+	missing   int64 // of them, to be packed
+	disk      int64 // of these, into files
+	anonymous int64 // of these, into anonymous memory
+	free      int64 // on the disk of the folder; negative if unknown
+	buffers   int64 // for packing
+}
+
+// RoomError says that the experts don't fit into memory.
+type RoomError struct {
+	Needed, Available int64
+	Why               string
+}
+
+func (e *RoomError) Error() string {
+	return fmt.Sprintf("experts need %s of memory, available are %s (%s)", size(e.Needed), size(e.Available), e.Why)
+}
+
+// measure finds out what loading will take.
+func (s *Shards) measure() room {
+	plan := s.o.Plan
+	r := room{plan: plan.Bytes, free: -1}
+	if s.o.Dir != "" {
+		r.free = freeBytes(s.o.Dir)
+	}
+	for _, pl := range plan.Layers {
+		for part, slots := range pl.Slots {
+			bytes, missing := int64(plan.Shapes[part].Bytes()), int64(0)
+			for _, slot := range slots {
+				if !s.layers[pl.Number].arenas[part].Valid(slot) {
+					missing += bytes
+				}
+			}
+			r.missing += missing
+			if len(slots) > 0 && s.layers[pl.Number].arenas[part].Anonymous() {
+				r.anonymous += missing
+			} else {
+				r.disk += missing
+			}
+			if missing > 0 {
+				r.buffers = max(r.buffers, bytes*int64(min(len(slots), buffersPerThread*s.o.Team.Threads())))
+			}
+		}
+	}
+	// What the disk has no room for becomes anonymous memory.
+	if r.free >= 0 && r.disk > r.free {
+		r.anonymous += r.disk - r.free
+		r.disk = r.free
+	}
+	return r
+}
+
+// checkRoom prints the plan, and refuses one that can't fit before anything is packed.
+func (s *Shards) checkRoom(r room) error {
+	where := "in anonymous memory"
+	if s.o.Dir != "" {
+		where = "in " + s.o.Dir
+	}
+	s.o.Log("%d expert parts of %d layers, %s, %s: %s to pack", s.o.Plan.Count, len(s.o.Plan.Layers), size(r.plan), where, size(r.missing))
+	memory := s.o.Memory
+	if memory.Available <= 0 {
+		return nil
+	}
+	why := memory.Why
+	if r.free >= 0 {
+		why += fmt.Sprintf("; %s free on the disk of %s, %s to store there", size(r.free), s.o.Dir, size(r.disk))
+	}
+	if needed := r.anonymous + r.buffers; r.anonymous > 0 && needed > memory.Available {
+		return &RoomError{Needed: needed, Available: memory.Available, Why: why}
+	}
+	if s.o.Dir != "" && r.plan > memory.Available {
+		s.note("experts take %s, memory available is %s (%s): some will be read from disk again and again", size(r.plan), size(memory.Available), memory.Why)
+	}
+	return nil
+}
+
+// noteFallbacks says what lies in anonymous memory though a folder was asked for.
+func (s *Shards) noteFallbacks() {
+	if s.o.Dir == "" {
+		return
+	}
+	if n := s.o.Store.Counters().Fallbacks; n > 0 {
+		s.note("%d of %d arenas lie wholly or partly in anonymous memory, not in %s", n, s.arenaCount(), s.o.Dir)
+	}
+}
+
+func (s *Shards) arenaCount() (n int) {
+	for _, l := range s.layers {
+		for _, a := range l.arenas {
+			if a != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// size prints bytes for people.
+func size(bytes int64) string {
+	if bytes < 1<<20 {
+		return fmt.Sprintf("%d bytes", bytes)
+	}
+	v, unit := float64(bytes)/(1<<20), "MiB"
+	if v >= 1024 {
+		v, unit = v/1024, "GiB"
+	}
+	if v >= 100 {
+		return fmt.Sprintf("%.0f %s", math.Round(v), unit)
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}
+
+// AnonymousBytes is how much of what is owned lies in anonymous memory.
+func (s *Shards) AnonymousBytes() (bytes int64) {
+	for _, pl := range s.o.Plan.Layers {
+		for part, slots := range pl.Slots {
+			if a := s.layers[pl.Number].arenas[part]; a != nil && a.Anonymous() {
+				bytes += int64(s.o.Plan.Shapes[part].Bytes()) * int64(len(slots))
+			}
+		}
+	}
+	return bytes
+}
