@@ -56,24 +56,26 @@ const (
 
 type slot struct {
 	state atomic.Uint32
+	place atomic.Int32 // in anonymous memory
 	sum   atomic.Uint64
 }
 
 // Arena is one mapped file, anonymous memory in its place, or both where the disk was full. Its methods may be called by
 // several goroutines; a slot must not be filled or punched while others compute on it.
 type Arena struct {
-	store    *Store
-	key      Key
-	layout   layout
-	path     string
-	slots    []slot
-	life     sync.RWMutex // read-locked by every call, locked by close
-	closed   bool
-	changing sync.Mutex // one Fill or Punch at a time
-	file     file       // nil: anonymous only
-	mapping  []byte     // the file's slots
-	memory   atomic.Pointer[[]byte]
-	fellBack atomic.Bool
+	store     *Store
+	key       Key
+	layout    layout
+	path      string
+	slots     []slot
+	gate      *gate
+	changing  sync.Mutex // one Fill or Punch at a time
+	file      file       // nil: anonymous only
+	mapping   []byte     // the file's slots
+	hugeReads bool       // a fault in the mapping reads a whole huge page
+	places    places     // of slots in memory; changed under changing
+	memory    atomic.Pointer[[]byte]
+	fellBack  atomic.Bool
 }
 
 // Geometry gives the shape that the arena was opened with.
@@ -87,8 +89,10 @@ func (a *Arena) Anonymous() bool { return a.memory.Load() != nil }
 // Mappings gives the whole mappings (slots that are not filled included) for calls that set a policy: made per slot, these
 // would split the mapping into hundreds. Memory for slots that a full disk turned away is mapped by Fill when needed.
 func (a *Arena) Mappings() [][]byte {
-	a.life.RLock()
-	defer a.life.RUnlock()
+	if !a.gate.enter() {
+		return nil
+	}
+	defer a.gate.leave()
 	var all [][]byte
 	if a.mapping != nil {
 		all = append(all, a.mapping)
@@ -108,32 +112,33 @@ func (a *Arena) Valid(slot int) bool {
 // changes until the slot is filled again or punched. The bytes must not be written; they may fault when the file is truncated
 // underneath (debug.SetPanicOnFault).
 func (a *Arena) Bytes(slot int) []byte {
-	a.life.RLock()
-	defer a.life.RUnlock()
-	if a.closed || !a.Valid(slot) {
+	if slot < 0 || slot >= len(a.slots) || !a.gate.enter() {
 		return nil
 	}
-	return a.bytes(slot, a.slots[slot].state.Load())
+	defer a.gate.leave()
+	state := a.slots[slot].state.Load()
+	if state&marked == 0 {
+		return nil
+	}
+	return a.bytes(slot, state)
 }
 
 func (a *Arena) bytes(slot int, state uint32) []byte {
 	n := a.layout.slotBytes
 	if state&inMemory != 0 {
-		at := int64(slot) * a.layout.packed
+		at := int64(a.slots[slot].place.Load()) * a.layout.packed
 		return (*a.memory.Load())[at : at+n : at+n]
 	}
 	at := int64(slot) * a.layout.stride
 	return a.mapping[at : at+n : at+n]
 }
 
-// enter read-locks the arena's life and checks the slot number; leave with a.life.RUnlock() if err is nil.
+// enter checks the slot number and keeps the arena open; a.gate.leave() must follow if err is nil.
 func (a *Arena) enter(slot int) error {
 	if slot < 0 || slot >= len(a.slots) {
 		return fmt.Errorf("arena %v: slot %d does not exist, valid are 0 to %d", a.key, slot, len(a.slots)-1)
 	}
-	a.life.RLock()
-	if a.closed {
-		a.life.RUnlock()
+	if !a.gate.enter() {
 		return fmt.Errorf("arena %v: %w", a.key, ErrClosed)
 	}
 	return nil
@@ -183,13 +188,9 @@ func (a *Arena) in() string {
 	return " of " + a.path
 }
 
+// close waits for the calls inside and unmaps; it is called once.
 func (a *Arena) close() error {
-	a.life.Lock()
-	defer a.life.Unlock()
-	if a.closed {
-		return nil
-	}
-	a.closed = true
+	a.gate.shut()
 	var errs []error
 	if a.mapping != nil {
 		errs = append(errs, a.store.sys.unmap(a.mapping))

@@ -10,26 +10,30 @@ func (a *Arena) Punch(slot int) error {
 	if err := a.enter(slot); err != nil {
 		return err
 	}
-	defer a.life.RUnlock()
+	defer a.gate.leave()
 	a.changing.Lock()
 	defer a.changing.Unlock()
-	state := a.slots[slot].state.Load()
-	a.unmark(slot, 0)
-	if state&inMemory != 0 {
-		a.forgetMemory(slot)
-		return nil
-	}
+	state := a.vacate(slot)
 	if a.file == nil {
 		return nil
 	}
+	err := a.punchFile(slot)
+	if state&inMemory != 0 {
+		return nil // the file held no bytes of it, and its disk may well be broken
+	}
+	return err
+}
+
+func (a *Arena) punchFile(slot int) error {
 	// The mark must be gone from the disk before the bytes are.
-	if err := a.writeMark(slot, 0, 0); err != nil {
+	err := a.writeMark(slot, 0, 0)
+	if err == nil {
+		err = a.sync()
+	}
+	if err != nil {
 		return fmt.Errorf("arena %v: %w", a.key, err)
 	}
-	if err := a.sync(); err != nil {
-		return fmt.Errorf("arena %v: %w", a.key, err)
-	}
-	err := a.file.punch(a.layout.offset(slot), a.layout.stride)
+	err = a.file.punch(a.layout.offset(slot), a.layout.stride)
 	if errors.Is(err, errors.ErrUnsupported) {
 		a.store.sayOnce("punch", "arena folder %s: its file system can't give the room of single experts back", a.store.dir)
 		return nil
@@ -45,7 +49,7 @@ func (a *Arena) Evict(slot int) error {
 	if err := a.enter(slot); err != nil {
 		return err
 	}
-	defer a.life.RUnlock()
+	defer a.gate.leave()
 	s := &a.slots[slot].state
 	state := s.Load()
 	if state&marked == 0 || state&inMemory != 0 {

@@ -24,7 +24,7 @@ func (a *Arena) Fill(slots []int, fill func(slot int, dst []byte) error) error {
 	if err := a.enter(slots[0]); err != nil {
 		return err
 	}
-	defer a.life.RUnlock()
+	defer a.gate.leave()
 	a.changing.Lock()
 	defer a.changing.Unlock()
 
@@ -96,9 +96,7 @@ func (a *Arena) prepare(slots []int) error {
 	}
 	was := false
 	for _, slot := range slots {
-		state := a.slots[slot].state.Load()
-		a.unmark(slot, 0)
-		if state&(marked|wasTorn) != 0 && state&inMemory == 0 {
+		if state := a.vacate(slot); state&inMemory == 0 && state&(marked|wasTorn|wasCut) != 0 {
 			was = true
 			if err := a.writeMark(slot, 0, 0); err != nil {
 				return err
@@ -215,13 +213,14 @@ func (a *Arena) fillMemory(slots []int, fill func(int, []byte) error) error {
 		return err
 	}
 	for _, slot := range slots {
-		a.unmark(slot, 0)
+		a.vacate(slot)
 	}
 	for i, slot := range slots {
+		a.slots[slot].place.Store(a.places.take())
 		if err := fill(slot, a.bytes(slot, inMemory)); err != nil {
-			for _, done := range slots[:i+1] {
-				a.unmark(done, 0)
-				a.forgetMemory(done)
+			a.leaveMemory(slot)
+			for _, done := range slots[:i] {
+				a.vacate(done)
 			}
 			return err
 		}
@@ -230,7 +229,36 @@ func (a *Arena) fillMemory(slots []int, fill func(int, []byte) error) error {
 	return nil
 }
 
-func (a *Arena) forgetMemory(slot int) {
-	at := int64(slot) * a.layout.packed
-	_ = a.store.sys.forget((*a.memory.Load())[at : at+a.layout.packed])
+// vacate unmarks a slot and gives its anonymous memory back, if it has some; was is its state before.
+func (a *Arena) vacate(slot int) (was uint32) {
+	was = a.slots[slot].state.Load()
+	a.unmark(slot, 0)
+	if was&inMemory != 0 {
+		a.leaveMemory(slot)
+	}
+	return was
+}
+
+func (a *Arena) leaveMemory(slot int) {
+	place := a.slots[slot].place.Load()
+	at := int64(place) * a.layout.packed
+	_ = a.store.sys.forget((*a.memory.Load())[at : at+a.layout.packed]) // a failure costs memory only; fill overwrites all
+	a.places.free = append(a.places.free, place)
+}
+
+// places hands out places in anonymous memory, one after the other: slots that are filled lie side by side, so that huge pages
+// are not shared with slots that other workers own.
+type places struct {
+	next int32
+	free []int32
+}
+
+func (p *places) take() int32 {
+	if n := len(p.free); n > 0 {
+		place := p.free[n-1]
+		p.free = p.free[:n-1]
+		return place
+	}
+	p.next++
+	return p.next - 1
 }

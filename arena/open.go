@@ -116,12 +116,12 @@ func (a *Arena) writeHeader(f file) error {
 
 // mapFile maps the slots. The file is closed if that is refused.
 func (a *Arena) mapFile(f file) error {
-	m, err := f.mapShared(a.layout.first, a.layout.size-a.layout.first)
+	m, hugeReads, err := f.mapShared(a.layout.first, a.layout.size-a.layout.first)
 	if err != nil {
 		a.forgetMarks()
 		return errors.Join(fmt.Errorf("mapping %s: %w", a.path, err), f.close())
 	}
-	a.file, a.mapping = f, m
+	a.file, a.mapping, a.hugeReads = f, m, hugeReads
 	return nil
 }
 
@@ -134,8 +134,8 @@ func (a *Arena) fallBack(err error) {
 		a.key, err)
 }
 
-// reserve maps the arena's anonymous memory if it isn't yet. Its slots lie a whole number of pages apart, not of 2 MiB: the
-// kernel's huge pages would be paid for in the gaps too.
+// reserve maps the arena's anonymous memory if it isn't yet. Slots lie a whole number of pages apart there, not of 2 MiB:
+// the kernel's huge pages would be paid for in the gaps too.
 func (a *Arena) reserve() error {
 	if a.memory.Load() != nil {
 		return nil

@@ -143,7 +143,8 @@ func readPID(l file) int {
 // Dir is the store's folder, absolute; "" when its memory is anonymous.
 func (s *Store) Dir() string { return s.dir }
 
-// Close unmaps all files and releases the lock.
+// Close waits for the calls that are inside its arenas, unmaps all files and releases the lock. Bytes that were handed out
+// must not be used any more.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +185,7 @@ func (s *Store) Open(k Key, g Geometry) (*Arena, error) {
 		}
 		return a, nil
 	}
-	a := &Arena{store: s, key: k, layout: l, slots: make([]slot, l.slots)}
+	a := &Arena{store: s, key: k, layout: l, slots: make([]slot, l.slots), gate: newGate()}
 	if s.dir != "" {
 		a.path = filepath.Join(s.dir, fileName(k))
 		if err := a.openFile(); err != nil {

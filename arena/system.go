@@ -31,7 +31,8 @@ type file interface {
 	sync() error                        // data and what is needed to read it back
 	prefetch(offset, bytes int64) error // starts reading into the page cache
 	drop(offset, bytes int64) error     // takes clean pages out of the page cache
-	mapShared(offset, bytes int64) ([]byte, error)
+	// mapShared maps a part of the file for reading. hugeReads: a fault reads a whole huge page.
+	mapShared(offset, bytes int64) (data []byte, hugeReads bool, err error)
 	lock() (bool, error) // false: another holds it
 	close() error
 }

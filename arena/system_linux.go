@@ -6,6 +6,9 @@ import (
 	"io"
 	"math"
 	"os"
+	"strconv"
+	"strings"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -246,16 +249,32 @@ func (f realFile) drop(offset, bytes int64) error {
 }
 
 // mapShared maps a part of the file read-only: it is written through the descriptor only.
-func (f realFile) mapShared(offset, bytes int64) ([]byte, error) {
+func (f realFile) mapShared(offset, bytes int64) ([]byte, bool, error) {
 	m, err := mapAligned(bytes, unix.PROT_READ, unix.MAP_SHARED, int(f), offset)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := unix.Madvise(m, unix.MADV_RANDOM); err != nil {
-		return nil, errors.Join(err, realSystem{}.unmap(m))
+		return nil, false, errors.Join(err, realSystem{}.unmap(m))
 	}
-	return m, nil
+	return m, hugeFaults() && unix.Madvise(m, unix.MADV_HUGEPAGE) == nil, nil
 }
+
+// hugeFaults says whether a fault in a file mapping with MADV_HUGEPAGE reads a whole huge page, even with MADV_RANDOM: Linux
+// 5.18 and later do. With huge pages larger than 2 MiB (64 KiB pages) it would read far more than a slot.
+var hugeFaults = sync.OnceValue(func() bool {
+	size, err := os.ReadFile("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
+	if err != nil || strings.TrimSpace(string(size)) != strconv.Itoa(hugePage) {
+		return false
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return false
+	}
+	var major, minor int
+	_, err = fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
+	return err == nil && (major > 5 || major == 5 && minor >= 18)
+})
 
 func (f realFile) lock() (bool, error) {
 	err := retry(func() error { return unix.Flock(int(f), unix.LOCK_EX|unix.LOCK_NB) })

@@ -5,6 +5,8 @@ package arena
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 )
 
 // realSystem of other platforms has no files: every arena is anonymous memory, which is a Go slice.
@@ -40,3 +42,7 @@ func (realSystem) anonymous(bytes int64, _, _ bool, _ string) (data []byte, err 
 	skip := int64(-address(all) & uintptr(pageBytes-1))
 	return all[skip : skip+bytes : skip+bytes], nil
 }
+
+func space(string) (Space, error)              { return Space{}, errors.ErrUnsupported }
+func openPastCache(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }
+func openSmaps() (io.ReadCloser, error)        { return nil, errors.ErrUnsupported }

@@ -1,0 +1,33 @@
+package arena
+
+import (
+	"os"
+	"testing"
+)
+
+// diskDir is a temporary folder on a file system with a disk, where pages can be dropped: below this package where the usual
+// place is a tmpfs.
+func diskDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if s, err := Check(dir); err == nil && s.FileSystem != "tmpfs" {
+		return dir
+	}
+	if os.Getenv("NUMAVM") == "1" {
+		here, err := os.MkdirTemp("/ext4", "arena")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(here) })
+		return here
+	}
+	here, err := os.MkdirTemp(".", "tmp-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(here) })
+	if s, err := Check(here); err != nil || s.FileSystem == "tmpfs" {
+		ciError(t, "neither %s nor %s lies on a disk (%v)", dir, here, err)
+	}
+	return here
+}

@@ -1,0 +1,66 @@
+package arena
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// holdFolder is the other process of TestLock: it holds the folder until its stdin ends.
+func holdFolder(dir string) {
+	s, err := OpenStore(Options{Dir: dir})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("held")
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+	_ = s.Close()
+}
+
+func TestLock(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	other := exec.Command(os.Args[0])
+	other.Env = append(os.Environ(), "ARENA_TEST_HOLD="+dir)
+	stdin, err := other.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := other.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // killed: the lock must not outlive its holder
+		_ = other.Process.Kill()
+		_ = other.Wait()
+		s := openStore(t, Options{Dir: dir})
+		if s.Dir() != dir {
+			t.Errorf("folder %q after the holder's death", s.Dir())
+		}
+		if pid, err := os.ReadFile(filepath.Join(dir, lockName)); err != nil || string(pid) != strconv.Itoa(os.Getpid())+"\n" {
+			t.Errorf("lock file %q, %v", pid, err)
+		}
+		_, err := OpenStore(Options{Dir: dir})
+		if !errors.Is(err, ErrLocked) {
+			t.Errorf("the same process twice: %v", err)
+		}
+	}()
+	defer stdin.Close()
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "held\n" {
+		t.Fatalf("the other process: %q, %v", line, err)
+	}
+	_, err = OpenStore(Options{Dir: dir})
+	var locked *LockedError
+	if !errors.Is(err, ErrLocked) || !errors.As(err, &locked) || locked.PID != other.Process.Pid || locked.Dir != dir {
+		t.Errorf("a folder that process %d holds: %v", other.Process.Pid, err)
+	}
+}
