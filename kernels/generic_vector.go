@@ -11,34 +11,50 @@ func siluMultiplyGeneric(dst, gate, up []float32) {
 // lanes is the number of partial sums of a sum over a vector.
 const lanes = 16
 
-// dotLanes is Σ x·y in 16 lanes (package contract).
-func dotLanes(x, y []float32) float32 {
-	var lane [lanes]float32
-	for len(x) >= lanes {
-		a, b := (*[lanes]float32)(x), (*[lanes]float32)(y)
-		for j := range lane {
-			lane[j] = FMA(a[j], b[j], lane[j])
-		}
-		x, y = x[lanes:], y[lanes:]
+// laneSums are the partial sums of a sum over a vector (package contract).
+type laneSums [lanes]float32
+
+func (l *laneSums) add(x, y *[lanes]float32) {
+	for j := range l {
+		l[j] = FMA(x[j], y[j], l[j])
 	}
+}
+
+// addTail adds less than 16 products, padded with zeros.
+func (l *laneSums) addTail(x, y []float32) {
 	if len(x) > 0 {
 		var a, b [lanes]float32
 		copy(a[:], x)
 		copy(b[:], y)
-		for j := range lane {
-			lane[j] = FMA(a[j], b[j], lane[j])
-		}
+		l.add(&a, &b)
 	}
+}
+
+// total adds the lanes by halves.
+func (l laneSums) total() float32 {
 	for half := lanes / 2; half > 0; half /= 2 {
 		for j := range half {
-			lane[j] += lane[j+half]
+			l[j] += l[j+half]
 		}
 	}
-	return lane[0]
+	return l[0]
+}
+
+// dotLanes is Σ x·y in 16 lanes.
+func dotLanes(x, y []float32) float32 {
+	var sums laneSums
+	for ; len(x) >= lanes; x, y = x[lanes:], y[lanes:] {
+		sums.add((*[lanes]float32)(x), (*[lanes]float32)(y))
+	}
+	sums.addTail(x, y)
+	return sums.total()
 }
 
 func rmsNormGeneric(dst, x, weight []float32, epsilon float32) {
-	factor := rmsFactor(dotLanes(x, x), len(x), epsilon)
+	normalizeGeneric(dst, x, weight, rmsFactor(dotLanes(x, x), len(x), epsilon))
+}
+
+func normalizeGeneric(dst, x, weight []float32, factor float32) {
 	for i, v := range x {
 		dst[i] = float32(v*factor) * weight[i]
 	}
@@ -51,7 +67,10 @@ func rmsFactor(squares float32, n int, epsilon float32) float32 {
 }
 
 func rotateGeneric(head, cos, sin []float32) {
-	first, second := head[:len(cos)], head[len(cos):]
+	rotatePairs(head[:len(cos)], head[len(cos):], cos, sin)
+}
+
+func rotatePairs(first, second, cos, sin []float32) {
 	for i, c := range cos {
 		a, b := first[i], second[i]
 		first[i] = float32(a*c) - float32(b*sin[i])

@@ -1,0 +1,35 @@
+//go:build !purego
+
+package kernels
+
+// avx2 computes with AVX2 and FMA instructions, eight float32 or 32 bytes at a time.
+//
+// Assembly can't be preempted, and a loop around calls of it is not either unless something in the loop has a stack check:
+// so every assembly function is called through a small Go function that is never inlined, with at most about 100 µs of
+// work (STYLE.md).
+var avx2 = Set{
+	name:     "avx2",
+	requires: []string{"avx2", "fma"},
+	operations: operations{
+		quantize:     quantizeRowAVX2,
+		finite:       finiteAVX2,
+		multiplyF32:  multiplyF32AVX2,
+		multiplyBF16: multiplyBF16AVX2,
+		multiplyQ8:   multiplyQ8AVX2,
+		siluMultiply: siluMultiplyVectors,
+		rmsNorm:      rmsNormVectors,
+		rotate:       rotateVectors,
+		scores:       scoresVectors,
+		weightedSum:  weightedSumVectors,
+		expMinus:     expMinusVectors,
+		merge:        mergeVectors,
+		scale:        scaleVectors,
+		divide:       divideVectors,
+		add:          addVectors,
+		addScaled:    addScaledVectors,
+		toBF16:       toBF16Vectors,
+		fromBF16:     fromBF16Vectors,
+		accumulate:   accumulateVectors,
+		fromFixed:    fromFixedGeneric, // AVX2 has no conversion from int64
+	},
+}
