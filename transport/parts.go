@@ -88,8 +88,8 @@ func (s *sender) send(subject, reply string, k kind, m message) error {
 
 // assembler puts parts together again, of several senders at once. Memory follows what really arrived. Not for concurrent use.
 type assembler struct {
-	limit     int // bytes of all unfinished frames
-	held      int
+	limit     int64 // bytes of all unfinished frames
+	held      int64
 	transfers map[transferKey]*transfer
 	spare     []byte // memory of a finished frame
 }
@@ -138,19 +138,19 @@ func (a *assembler) add(source string, p *part, now time.Time) ([]byte, error) {
 	case have > t.total || (p.index == p.count-1) != (have == t.total):
 		a.drop(key, t)
 		return nil, &malformedError{fmt.Sprintf("part %d of %d makes %d bytes of %d", p.index, p.count, have, t.total)}
-	case a.held+len(p.data) > a.limit:
+	case a.held+int64(len(p.data)) > a.limit:
 		a.drop(key, t)
 		return nil, &malformedError{fmt.Sprintf("unfinished messages of more than %d bytes", a.limit)}
 	}
 	t.data = append(t.data, p.data...)
 	t.next++
 	t.last = now
-	a.held += len(p.data)
+	a.held += int64(len(p.data))
 	if t.next < t.count {
 		return nil, nil
 	}
 	delete(a.transfers, key)
-	a.held -= len(t.data)
+	a.held -= int64(len(t.data))
 	return t.data, nil
 }
 
@@ -163,7 +163,7 @@ func (a *assembler) release(frame []byte) {
 
 func (a *assembler) drop(key transferKey, t *transfer) {
 	delete(a.transfers, key)
-	a.held -= len(t.data)
+	a.held -= int64(len(t.data))
 }
 
 // expire drops transfers whose last part is too old, and says how many.

@@ -1,5 +1,16 @@
-// Package placement maps expert parts to workers. Pure: model and workers in, versioned plan out.
+// Package placement maps expert parts to workers. Pure: model and workers in, versioned plan out. It must not know how
+// workers are found or reached.
+//
+// The rule: in each layer, expert part number expert·parts+part goes to worker (number mod workers), workers in order of their
+// ids. So P parts over P workers give each worker one part of every expert, and a layer's parts are spread evenly within one.
 package placement
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Model is what placement needs to know.
 type Model struct {
@@ -17,13 +28,127 @@ type Worker struct {
 	Capacity int64 // bytes; 0 is unknown
 }
 
-// Plan is a placement: Owned[worker id][layer] lists expert·parts+part ascending. Every expert part has one owner.
+// Plan is a placement: Owned[worker id][layer] lists expert·parts+part ascending; a layer of which a worker owns nothing is
+// missing. Every expert part has one owner.
 type Plan struct {
 	Epoch uint64
 	Owned map[string]map[int][]uint32
 	Owner map[int][]string // layer → expert·parts+part → worker id
 }
 
-// Compute gives the plan of an epoch; workers are taken in order of their ids. An error says how many bytes are needed and how
-// many there are.
-func Compute(epoch uint64, m Model, workers []Worker) (*Plan, error) { panic("skeleton") }
+// CapacityError says that the experts of a worker don't fit into its memory.
+type CapacityError struct {
+	Worker            string
+	Needed, Available int64 // bytes of that worker
+	TotalNeeded       int64 // bytes of all experts
+	TotalAvailable    int64 // bytes of all workers; 0 if one of them is unknown
+	Workers           int
+}
+
+func (e *CapacityError) Error() string {
+	total := fmt.Sprintf("%s have %d bytes", count(e.Workers), e.TotalAvailable)
+	if e.TotalAvailable == 0 {
+		total = count(e.Workers) + " share them"
+	}
+	return fmt.Sprintf("worker %s needs %d bytes for its experts and has %d; all experts need %d bytes, %s", e.Worker, e.Needed, e.Available,
+		e.TotalNeeded, total)
+}
+
+func count(workers int) string {
+	if workers == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", workers)
+}
+
+// Compute gives the plan of an epoch; the order of workers doesn't matter. A *CapacityError says how many bytes are needed
+// and how many there are.
+func Compute(epoch uint64, m Model, workers []Worker) (*Plan, error) {
+	workers = slices.SortedFunc(slices.Values(workers), func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
+	if err := check(m, workers); err != nil {
+		return nil, err
+	}
+	plan := &Plan{Epoch: epoch, Owned: make(map[string]map[int][]uint32, len(workers)), Owner: make(map[int][]string, len(m.Layers))}
+	bytes := make([]int64, len(workers))
+	items := m.Experts * m.Parts
+	for _, w := range workers {
+		plan.Owned[w.ID] = map[int][]uint32{}
+	}
+	for _, layer := range m.Layers {
+		owner := make([]string, items)
+		for i, w := range workers {
+			var owned []uint32
+			for item := i; item < items; item += len(workers) {
+				owned = append(owned, uint32(item))
+				owner[item] = w.ID
+				bytes[i] += m.PartBytes[item%m.Parts]
+			}
+			if owned != nil {
+				plan.Owned[w.ID][layer] = owned
+			}
+		}
+		plan.Owner[layer] = owner
+	}
+	if err := fits(workers, bytes); err != nil {
+		return nil, err
+	}
+	return plan, nil
+}
+
+// check refuses what no plan can be made of.
+func check(m Model, workers []Worker) error {
+	switch {
+	case len(workers) == 0:
+		return errors.New("placement: there are no workers")
+	case m.Experts < 1 || m.Parts < 1:
+		return fmt.Errorf("placement: %d experts in %d parts; both must be at least 1", m.Experts, m.Parts)
+	case len(m.PartBytes) != m.Parts:
+		return fmt.Errorf("placement: sizes of %d parts given, there are %d parts", len(m.PartBytes), m.Parts)
+	}
+	for i, w := range workers {
+		if w.ID == "" {
+			return errors.New("placement: a worker has no id")
+		}
+		if i > 0 && workers[i-1].ID == w.ID {
+			return fmt.Errorf("placement: two workers have the id %s", w.ID)
+		}
+	}
+	layers := slices.Sorted(slices.Values(m.Layers))
+	for i, layer := range layers {
+		if i > 0 && layers[i-1] == layer {
+			return fmt.Errorf("placement: layer %d is named twice", layer)
+		}
+	}
+	return nil
+}
+
+// fits compares bytes with capacities.
+func fits(workers []Worker, bytes []int64) error {
+	var needed, available int64
+	unknown := false
+	for i, w := range workers {
+		needed += bytes[i]
+		available += w.Capacity
+		unknown = unknown || w.Capacity == 0
+	}
+	if unknown {
+		available = 0
+	}
+	for i, w := range workers {
+		if w.Capacity != 0 && bytes[i] > w.Capacity {
+			return &CapacityError{w.ID, bytes[i], w.Capacity, needed, available, len(workers)}
+		}
+	}
+	return nil
+}
+
+// Bytes is what a worker owns, packed.
+func (p *Plan) Bytes(m Model, worker string) int64 {
+	var n int64
+	for _, parts := range p.Owned[worker] {
+		for _, item := range parts {
+			n += m.PartBytes[int(item)%m.Parts]
+		}
+	}
+	return n
+}
