@@ -1,9 +1,6 @@
 package checkpoint
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // What the Qwen families have in common: the rule for layers without experts, the window switch and the names below mlp.
 
@@ -23,7 +20,12 @@ func readQwenExperts(k *keys, c *Config) {
 		return
 	}
 	for i := range c.Layers {
-		c.Layers[i].MoE = c.Experts > 0 && (i+1)%step == 0 && !slices.Contains(dense, i)
+		c.Layers[i].MoE = c.Experts > 0 && (i+1)%step == 0
+	}
+	for _, i := range dense {
+		if i >= 0 && i < len(c.Layers) {
+			c.Layers[i].MoE = false
+		}
 	}
 }
 

@@ -39,8 +39,8 @@ func parseIndex(path string, raw []byte) (*index, error) {
 	}
 	shards := map[string]bool{}
 	for tensor, file := range content.WeightMap {
-		if file == "" || file != filepath.Base(file) || !filepath.IsLocal(file) {
-			return nil, fmt.Errorf("%s: tensor %s: expected the name of a file in the same folder, found %q", path, tensor, file)
+		if file != filepath.Base(file) || !filepath.IsLocal(file) || filepath.Ext(file) != ".safetensors" {
+			return nil, fmt.Errorf("%s: tensor %s: expected the name of a .safetensors file in the same folder, found %q", path, tensor, file)
 		}
 		shards[file] = true
 	}
