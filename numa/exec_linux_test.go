@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -26,6 +27,7 @@ const (
 var roles = map[string]func() error{
 	"exec":   execRole,
 	"report": reportRole,
+	"denied": deniedRole,
 	"place":  placeRole,
 }
 
@@ -60,7 +62,7 @@ func execRole() error {
 			return err
 		}
 	}
-	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return entry == roleVariable+"=exec" })
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, roleVariable+"=") })
 	return numa.ExecPinned(node, os.Getenv("NUMA_TEST_STRICT") != "", []string{"bound-worker"}, append(env, roleVariable+"="+os.Getenv("NUMA_TEST_NEXT")))
 }
 
