@@ -84,14 +84,6 @@ func q8CallAVX2(t tile, weights *byte, a *Activations, group, groups, lastQuads 
 	}
 }
 
-func multiplyF32AVX2(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	multiplyFloatAVX2(dst, stride, m, a, rows, from, to)
-}
-
-func multiplyBF16AVX2(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	multiplyFloatAVX2(dst, stride, m, a, rows, from, to)
-}
-
 // multiplyFloatAVX2 takes tiles of 3, 2 and 1 rows.
 func multiplyFloatAVX2(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	var buffer [3 * BlockOutputs]float32

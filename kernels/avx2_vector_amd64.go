@@ -106,48 +106,6 @@ func rotateCall(first, second, cos, sin []float32) {
 	rotateAVX2(&first[0], &second[0], &cos[0], &sin[0], len(cos))
 }
 
-func scoresVectors(dst, q, keys []float32, scale float32) {
-	if len(q) == 0 || len(q) > callElements {
-		scoresGeneric(dst, q, keys, scale)
-		return
-	}
-	step := max(1, callElements/len(q))
-	for len(dst) > 0 {
-		n := min(len(dst), step)
-		scoresCall(dst[:n], q, keys, scale)
-		dst, keys = dst[n:], keys[n*len(q):]
-	}
-}
-
-//go:noinline
-func scoresCall(dst, q, keys []float32, scale float32) {
-	scoresAVX2(&dst[0], &q[0], &keys[0], len(dst), len(q), scale)
-}
-
-func weightedSumVectors(out, p, values []float32) {
-	clear(out)
-	dims := len(out)
-	whole := dims &^ 7
-	if whole == 0 || dims > callElements {
-		weightedSumGeneric(out, p, values)
-		return
-	}
-	step := max(1, callElements/dims)
-	for from := 0; from < len(p); from += step {
-		weightedSumCall(out[:whole], p[from:min(from+step, len(p))], values[from*dims:], dims)
-	}
-	for i, weight := range p {
-		for d := whole; d < dims; d++ {
-			out[d] = FMA(weight, values[i*dims+d], out[d])
-		}
-	}
-}
-
-//go:noinline
-func weightedSumCall(out, p, values []float32, stride int) {
-	weightedSumAVX2(&out[0], &p[0], &values[0], len(p), len(out), 4*stride)
-}
-
 func mergeVectors(x []float32, a float32, y []float32, b float32) {
 	for len(x) >= 8 {
 		n := min(len(x)&^7, callElements)

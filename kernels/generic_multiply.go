@@ -5,22 +5,6 @@ import (
 	"math"
 )
 
-func multiplyF32Generic(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	multiplyFloatGeneric(dst, stride, m, a, rows, from, to, func(w *[BlockOutputs]float64, column []byte) {
-		for o := range w {
-			w[o] = widen(binary.LittleEndian.Uint32(column[4*o : 4*o+4]))
-		}
-	})
-}
-
-func multiplyBF16Generic(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	multiplyFloatGeneric(dst, stride, m, a, rows, from, to, func(w *[BlockOutputs]float64, column []byte) {
-		for o := range w {
-			w[o] = widen(uint32(binary.LittleEndian.Uint16(column[2*o:2*o+2])) << 16)
-		}
-	})
-}
-
 // widen is the float64 of a finite float32 that is given by its bits: the conversion instruction that Go uses on amd64 waits
 // for its destination's last value, which costs half of the time of a product.
 func widen(bits uint32) float64 {
@@ -29,10 +13,8 @@ func widen(bits uint32) float64 {
 }
 
 // multiplyFloatGeneric: per output and panel of PanelColumns columns one FMA per column, ascending; panels are added in
-// ascending order. load unpacks one column of a block.
-func multiplyFloatGeneric(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int,
-	load func(w *[BlockOutputs]float64, column []byte),
-) {
+// ascending order.
+func multiplyFloatGeneric(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	const tile = 8 // rows that share an unpacked column
 	columnBytes := blockBytes(m.Format, 1)
 	for output := from; output < to; output += BlockOutputs {
@@ -45,7 +27,7 @@ func multiplyFloatGeneric(dst []float32, stride int, m Matrix, a *Activations, r
 				var sums [tile][BlockOutputs]float64 // float32 values
 				var w [BlockOutputs]float64
 				for c := panel; c < min(panel+PanelColumns, m.Columns); c++ {
-					load(&w, block[c*columnBytes:(c+1)*columnBytes])
+					unpackColumn(&w, block[c*columnBytes:(c+1)*columnBytes], m.Format)
 					for i, row := range tileRows {
 						addColumn(sums[i][:count], w[:count], a.Values[int(row)*a.Columns+c])
 					}
@@ -60,6 +42,19 @@ func multiplyFloatGeneric(dst []float32, stride int, m Matrix, a *Activations, r
 				copy(dst[(first+i)*stride+output:][:count], totals[i][:])
 			}
 		}
+	}
+}
+
+// unpackColumn gives the weights of one column of a block.
+func unpackColumn(w *[BlockOutputs]float64, column []byte, f Format) {
+	if f == BF16 {
+		for o := range w {
+			w[o] = widen(uint32(binary.LittleEndian.Uint16(column[2*o:2*o+2])) << 16)
+		}
+		return
+	}
+	for o := range w {
+		w[o] = widen(binary.LittleEndian.Uint32(column[4*o : 4*o+4]))
 	}
 }
 

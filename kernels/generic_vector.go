@@ -78,21 +78,6 @@ func rotatePairs(first, second, cos, sin []float32) {
 	}
 }
 
-func scoresGeneric(dst, q, keys []float32, scale float32) {
-	for i := range dst {
-		dst[i] = dotLanes(q, keys[i*len(q):(i+1)*len(q)]) * scale
-	}
-}
-
-func weightedSumGeneric(out, p, values []float32) {
-	clear(out)
-	for i, weight := range p {
-		for d, v := range values[i*len(out) : (i+1)*len(out)] {
-			out[d] = FMA(weight, v, out[d])
-		}
-	}
-}
-
 func expMinusGeneric(x []float32, shift float32) {
 	for i, v := range x {
 		x[i] = Exp(v - shift)
@@ -139,4 +124,23 @@ func fromBF16Generic(dst []float32, x []uint16) {
 	for i, v := range x {
 		dst[i] = fromBF16(v)
 	}
+}
+
+// largest is the first of the largest elements, NaNs ignored; -Inf if there is none.
+func largest(x []float32) float32 {
+	m := float32(math.Inf(-1))
+	for _, v := range x {
+		if v > m {
+			m = v
+		}
+	}
+	return m
+}
+
+func ascendingSum(x []float32) float32 {
+	var sum float32
+	for _, v := range x {
+		sum += v
+	}
+	return sum
 }

@@ -1,7 +1,5 @@
 package kernels
 
-import "math"
-
 // Set is one implementation of all kernels ("generic", "avx2", ...). Its methods may be called from any goroutine. Each
 // splits its work so that no assembly call runs longer than about 100 µs. Slices whose lengths don't fit each other are a
 // programming error and panic; sources and destinations overlap only where a method says that they may.
@@ -17,15 +15,13 @@ type operations struct {
 	quantize func(codes []int8, scales, x []float32) bool
 	finite   func(x []float32) bool
 	// Products of some blocks with some rows; see Set.Multiply.
-	multiplyF32, multiplyBF16, multiplyQ8 multiplyFunc
+	multiplyFloat, multiplyQ8 multiplyFunc
 
 	siluMultiply func(dst, gate, up []float32)
 	rmsNorm      func(dst, x, weight []float32, epsilon float32)
 	rotate       func(head, cos, sin []float32) // one head
-	// scores stores scale·(q·key) for each key.
-	scores func(dst, q, keys []float32, scale float32)
-	// weightedSum stores Σ p·v over the rows of values, ascending, one FMA each, from 0.
-	weightedSum func(out, p, values []float32)
+	// attendBlock: see Set.AttendBlock.
+	attendBlock func(out, q, keys, values []float32, n int, scale float32) (max, sum float32)
 	// expMinus replaces each x by Exp(x-shift).
 	expMinus func(x []float32, shift float32)
 	// merge stores FMA(y, b, x·a) into x.
@@ -74,13 +70,10 @@ func (s *Set) Multiply(dst []float32, stride int, m Matrix, a *Activations, rows
 		return
 	}
 	checkMultiply(len(dst), stride, m, a, rows, from, to)
-	switch m.Format {
-	case F32:
-		s.operations.multiplyF32(dst, stride, m, a, rows, from, to)
-	case BF16:
-		s.operations.multiplyBF16(dst, stride, m, a, rows, from, to)
-	case Q8:
+	if m.Format.Quantized() {
 		s.operations.multiplyQ8(dst, stride, m, a, rows, from, to)
+	} else {
+		s.operations.multiplyFloat(dst, stride, m, a, rows, from, to)
 	}
 }
 
@@ -121,17 +114,7 @@ func (s *Set) AttendBlock(out, q, keys, values []float32, n int, scale float32) 
 	}
 	mustEqual("length of keys", len(keys), n*len(q))
 	mustEqual("length of values", len(values), n*len(out))
-	var buffer [256]float32
-	p := buffer[:]
-	if n > len(buffer) {
-		p = make([]float32, n)
-	}
-	p = p[:n]
-	s.operations.scores(p, q, keys, scale)
-	max = largest(p)
-	s.operations.expMinus(p, max)
-	s.operations.weightedSum(out, p, values)
-	return max, ascendingSum(p)
+	return s.operations.attendBlock(out, q, keys, values, n, scale)
 }
 
 // MergeBlock folds a later block (max2, sum2, out2) into the running (max, sum, out): with m the larger maximum,
@@ -171,25 +154,6 @@ func (s *Set) AddScaled(x, y []float32, factor float32) {
 func (s *Set) Softmax(x []float32) {
 	s.operations.expMinus(x, largest(x))
 	s.operations.divide(x, ascendingSum(x))
-}
-
-// largest is the first of the largest elements, NaNs ignored; -Inf if there is none.
-func largest(x []float32) float32 {
-	m := float32(math.Inf(-1))
-	for _, v := range x {
-		if v > m {
-			m = v
-		}
-	}
-	return m
-}
-
-func ascendingSum(x []float32) float32 {
-	var sum float32
-	for _, v := range x {
-		sum += v
-	}
-	return sum
 }
 
 // ToBF16 rounds x to bfloat16, nearest even; FromBF16 is its exact inverse.

@@ -1,0 +1,96 @@
+package kernels
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSelect(t *testing.T) {
+	known, available := Known(), Available()
+	if known[len(known)-1] != "generic" || available[len(available)-1] != "generic" {
+		t.Fatalf("known %q, available %q: the last is not generic", known, available)
+	}
+	for _, name := range []string{"", "auto"} {
+		s, err := Select(name)
+		if err != nil || s.Name() != available[0] {
+			t.Errorf("Select(%q) = %v, %v, want %s", name, s, err, available[0])
+		}
+	}
+	for _, name := range available {
+		if s, err := Select(name); err != nil || s.Name() != name {
+			t.Errorf("Select(%q) = %v, %v", name, s, err)
+		}
+	}
+	_, err := Select("sse9")
+	if err == nil || !strings.Contains(err.Error(), `"sse9"`) || !strings.Contains(err.Error(), "auto, "+strings.Join(available, ", ")) {
+		t.Errorf("unknown name: %v", err)
+	}
+	for _, s := range implementations {
+		for _, name := range s.requires {
+			if !slices.ContainsFunc(Features(), func(f Feature) bool { return f.Name == name }) {
+				t.Errorf("%s needs %q, which Features does not list", s.name, name)
+			}
+		}
+	}
+}
+
+// A CPU that lacks one of the features, by GODEBUG, in a process of its own.
+func TestSelectWithoutAFeature(t *testing.T) {
+	if os.Getenv("MOEPOOL_TEST_SELECT") == "1" {
+		_, err := Select("avx2")
+		best, _ := Select("")
+		t.Logf("best %s, error: %v", best.Name(), err)
+		return
+	}
+	if !slices.Contains(Available(), "avx2") {
+		t.Skip("NOT TESTED: kernels avx2 can't run here")
+	}
+	for _, feature := range []string{"avx2", "fma"} {
+		command := exec.Command(os.Args[0], "-test.run=^TestSelectWithoutAFeature$", "-test.v")
+		command.Env = append(os.Environ(), "MOEPOOL_TEST_SELECT=1", "GODEBUG=cpu."+feature+"=off")
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, output)
+		}
+		want := `best generic, error: kernels "avx2" need CPU features that are missing here: ` + feature + "; valid here: auto, generic"
+		if !strings.Contains(string(output), want) {
+			t.Errorf("without %s: got\n%s\nwant %q", feature, output, want)
+		}
+	}
+}
+
+func TestAMXEmulated(t *testing.T) {
+	feature := func(name string) bool {
+		features := Features()
+		return features[slices.IndexFunc(features, func(f Feature) bool { return f.Name == name })].Present
+	}
+	t.Setenv("AMXTRAP", "native")
+	native := feature("amx_tile") && feature("amx_int8")
+	if AMXEmulated() {
+		t.Error("AMX counts as emulated with AMXTRAP=native")
+	}
+	t.Setenv("AMXTRAP", "1")
+	if AMXEmulated() == native {
+		t.Errorf("AMXTRAP=1, native AMX %t: emulated %t", native, AMXEmulated())
+	}
+	if !feature("amx_tile") || !feature("amx_int8") {
+		t.Error("AMXTRAP=1 does not count as AMX")
+	}
+}
+
+func TestParseFormat(t *testing.T) {
+	for _, f := range Formats() {
+		if got, err := ParseFormat(f.String()); got != f || err != nil {
+			t.Errorf("ParseFormat(%q) = %v, %v", f, got, err)
+		}
+	}
+	if _, err := ParseFormat("q9"); err == nil || !strings.Contains(err.Error(), `"q9"; valid: f32, bf16, q8`) {
+		t.Errorf("an unknown format: %v", err)
+	}
+	if got := Format(99).String(); got != "Format(99)" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,424 @@
+package kernels
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
+
+// everyImplementation runs a test for all that this CPU has, the reference included.
+func everyImplementation(t *testing.T, test func(t *testing.T, s *Set)) {
+	t.Helper()
+	t.Run(generic.name, func(t *testing.T) { test(t, &generic) })
+	eachImplementation(t, test)
+}
+
+func TestProductsAreProducts(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		for _, f := range Formats() {
+			for _, shape := range [][2]int{{1, 1}, {33, 5}, {64, 64}, {40, 192}, {70, 321}} {
+				outputs, columns := shape[0], shape[1]
+				in := newInputs(t, uint64(columns), ordinary)
+				m := in.matrix(f, outputs, columns)
+				a := &Activations{}
+				a.Reset(f.Quantized(), 1, columns)
+				x := in.floats(columns)
+				if err := s.Prepare(a, 0, x); err != nil {
+					t.Fatal(err)
+				}
+				dst, w := make([]float32, outputs), make([]float32, columns)
+				s.Multiply(dst, outputs, m, a, []int32{0}, 0, outputs)
+				largest := 0.0
+				for _, v := range x {
+					largest = max(largest, math.Abs(float64(v)))
+				}
+				for o := range outputs {
+					m.Unpack(o, w)
+					want, tolerance := 0.0, 0.0
+					for i := range w {
+						want += float64(w[i]) * float64(x[i])
+						if f.Quantized() { // half a step of the activation's code
+							tolerance += math.Abs(float64(w[i])) * largest / 127 / 2
+						}
+						tolerance += 1e-6 * math.Abs(float64(w[i])*float64(x[i]))
+					}
+					if math.Abs(want-float64(dst[o])) > tolerance {
+						t.Errorf("%v %v output %d: %v, want %v ± %v", f, shape, o, dst[o], want, tolerance)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The bits of a row's product don't depend on the other rows of the call, nor on how outputs are split.
+func TestProductsDoNotDependOnNeighbours(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		for _, f := range Formats() {
+			in := newInputs(t, 5, wide)
+			const outputs, columns, rows = 100, 333, 7
+			m, a := in.matrix(f, outputs, columns), in.activations(f.Quantized(), rows, columns)
+			all := make([]float32, rows*outputs)
+			s.Multiply(all, outputs, m, a, []int32{0, 1, 2, 3, 4, 5, 6}, 0, outputs)
+			for r := range rows {
+				alone := make([]float32, outputs)
+				for from := 0; from < outputs; from += BlockOutputs {
+					s.Multiply(alone, outputs, m, a, []int32{int32(r)}, from, min(from+BlockOutputs, outputs))
+				}
+				requireSame(t, f.String(), alone, all[r*outputs:(r+1)*outputs])
+			}
+		}
+	})
+}
+
+func TestPrepare(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		a := &Activations{}
+		a.Reset(true, 2, 130)
+		x := make([]float32, 130)
+		x[0], x[1], x[2], x[3] = 127, -127, 0.5, 1.5 // ties: to even
+		x[64], x[65] = 0x1p-126, -0x1p-126           // a denormal scale: zeros
+		x[128], x[129] = -254, 3
+		if err := s.Prepare(a, 1, x); err != nil {
+			t.Fatal(err)
+		}
+		want := make([]int8, PaddedColumns(130))
+		want[0], want[1], want[2], want[3] = 127, -127, 0, 2
+		want[128], want[129] = -127, 2
+		requireSame(t, "codes", a.codes(1), want)
+		requireSame(t, "scales", a.scales(1), []float32{1, 0, 2})
+
+		for _, quantized := range []bool{true, false} {
+			for _, bad := range []float64{math.Inf(1), math.Inf(-1), math.NaN()} {
+				for _, column := range []int{0, 63, 64, 128, 129} {
+					a.Reset(quantized, 1, 130)
+					for i := range x {
+						x[i] = 1
+					}
+					x[column] = float32(bad)
+					if err := s.Prepare(a, 0, x); !errors.Is(err, ErrNotFinite) {
+						t.Errorf("%v in column %d: %v", bad, column, err)
+					}
+					for i, v := range a.Values {
+						if v != 0 {
+							t.Fatalf("value %d of a refused row is %v", i, v)
+						}
+					}
+					requireSame(t, "codes of a refused row", a.Codes, make([]int8, len(a.Codes)))
+					requireSame(t, "scales of a refused row", a.Scales, make([]float32, len(a.Scales)))
+				}
+			}
+		}
+	})
+}
+
+func TestActivationsReuseMemory(t *testing.T) {
+	a := &Activations{}
+	a.Reset(true, 3, 65)
+	if len(a.Codes) != 3*68 || len(a.Scales) != 6 || len(a.Values) != 0 {
+		t.Errorf("%d codes, %d scales, %d values", len(a.Codes), len(a.Scales), len(a.Values))
+	}
+	if n := testing.AllocsPerRun(10, func() { a.Reset(true, 2, 65); a.Reset(false, 0, 65) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// attention in float64, all keys at once.
+func slowAttention(q, keys, values []float32, n, valueDim int, scale float64) []float64 {
+	scores := make([]float64, n)
+	highest, total := math.Inf(-1), 0.0
+	for i := range scores {
+		for d, v := range q {
+			scores[i] += float64(v) * float64(keys[i*len(q)+d]) * scale
+		}
+		highest = max(highest, scores[i])
+	}
+	out := make([]float64, valueDim)
+	for i, score := range scores {
+		p := math.Exp(score - highest)
+		total += p
+		for d := range out {
+			out[d] += p * float64(values[i*valueDim+d])
+		}
+	}
+	for d := range out {
+		out[d] /= total
+	}
+	return out
+}
+
+func TestAttentionInBlocks(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		for _, dims := range [][2]int{{64, 64}, {128, 128}, {24, 40}, {5, 3}, {192, 128}} {
+			const n, block = 300, 64
+			in := newInputs(t, uint64(dims[0]), ordinary)
+			q, keys, values := in.floats(dims[0]), in.floats(n*dims[0]), in.floats(n*dims[1])
+			scale := float32(1 / math.Sqrt(float64(dims[0])))
+			out, later := make([]float32, dims[1]), make([]float32, dims[1])
+			highest, sum := float32(math.Inf(-1)), float32(0)
+			for from := 0; from < n; from += block {
+				to := min(from+block, n)
+				m, p := s.AttendBlock(later, q, keys[from*dims[0]:to*dims[0]], values[from*dims[1]:to*dims[1]], to-from, scale)
+				highest, sum = s.MergeBlock(out, highest, sum, later, m, p)
+			}
+			s.Divide(out, sum)
+			for d, want := range slowAttention(q, keys, values, n, dims[1], float64(scale)) {
+				if math.Abs(float64(out[d])-want) > 2e-6 {
+					t.Errorf("%v: out[%d] = %v, want %v", dims, d, out[d], want)
+				}
+			}
+		}
+	})
+}
+
+func TestRMSNormAndSoftmax(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		for _, n := range []int{1, 15, 16, 17, 100, 2048} {
+			in := newInputs(t, uint64(n), ordinary)
+			x, weight, dst := in.floats(n), in.floats(n), make([]float32, n)
+			s.RMSNorm(dst, x, weight, 1e-5)
+			squares, total := 0.0, 0.0
+			for _, v := range x {
+				squares += float64(v) * float64(v)
+				total += math.Exp(float64(v))
+			}
+			probabilities := append([]float32(nil), x...)
+			s.Softmax(probabilities)
+			for i, v := range x {
+				want := float64(v) / math.Sqrt(squares/float64(n)+1e-5) * float64(weight[i])
+				if math.Abs(float64(dst[i])-want) > 1e-6*math.Abs(want) {
+					t.Fatalf("n = %d: RMSNorm[%d] = %v, want %v", n, i, dst[i], want)
+				}
+				if want := math.Exp(float64(v)) / total; math.Abs(float64(probabilities[i])-want) > 2e-6*want {
+					t.Fatalf("n = %d: Softmax[%d] = %v, want %v", n, i, probabilities[i], want)
+				}
+			}
+		}
+		inf := float32(math.Inf(1))
+		for _, x := range [][]float32{{1, float32(math.NaN()), 2}, {1, inf}, {-inf, -inf}} {
+			s.Softmax(x)
+			for _, v := range x {
+				if v == v {
+					t.Errorf("Softmax of a row without a finite result gives %v", x)
+				}
+			}
+		}
+	})
+}
+
+func TestRopeTable(t *testing.T) {
+	t.Parallel()
+	frequencies := InverseFrequencies(10000, 128)
+	if len(frequencies) != 64 || frequencies[0] != 1 {
+		t.Fatalf("%d frequencies, the first is %v", len(frequencies), frequencies[0])
+	}
+	cos, sin := make([]float32, 64), make([]float32, 64)
+	for _, position := range []int{0, 1, 7, 1000, 131071, 1000000} {
+		RopeTable(cos, sin, position, frequencies)
+		for i, f := range frequencies {
+			if exact := math.Pow(10000, -float64(2*i)/128); ulps(f, exact) > 1.5 {
+				t.Fatalf("frequency %d is %v, want %v", i, f, exact)
+			}
+			angle := float64(float32(position) * f)
+			if cos[i] != float32(math.Cos(angle)) || sin[i] != float32(math.Sin(angle)) {
+				t.Fatalf("position %d, frequency %d: %v, %v, want %v, %v", position, i, cos[i], sin[i], math.Cos(angle), math.Sin(angle))
+			}
+		}
+	}
+}
+
+func TestRotate(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		x := []float32{1, 2, 3, 4, 5, 6, 7, 8}
+		s.Rotate(x, 4, []float32{0, 1}, []float32{1, 0}) // a quarter turn of the first pair
+		requireSame(t, "two heads", x, []float32{-3, 2, 1, 4, -7, 6, 5, 8})
+	})
+}
+
+func TestFixedPoint(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		sum := []int64{5, 0, 0, 0, 1 << 40}
+		if err := s.Accumulate(sum, []float32{0x1p-28, 0x1p-29, 0x1.8p-28, -0x1.4p-28, 2}, 1); err != nil {
+			t.Fatal(err)
+		}
+		requireSame(t, "sums", sum, []int64{6, 0, 2, -1, 1<<40 + 1<<29})
+		dst := make([]float32, 3)
+		s.FromFixed(dst, []int64{1 << 28, 1<<28 + 1, -(1<<53 + 1<<29 + 1)})
+		requireSame(t, "floats", dst, []float32{1, 1, -0x1.000002p25})
+
+		for _, n := range []int{1, 4, 7, 40} {
+			for i := range n {
+				for v, overflows := range map[float32]bool{0x1.fffffep23: false, -0x1.fffffep23: false, 0x1p24: true, -0x1p24: true, float32(math.NaN()): true, float32(math.Inf(1)): true} {
+					y, sum := make([]float32, n), make([]int64, n)
+					y[i] = v
+					err := s.Accumulate(sum, y, 1)
+					if overflows != errors.Is(err, ErrOverflow) {
+						t.Fatalf("%v in element %d of %d: %v", v, i, n, err)
+					}
+					if want := int64(float64(v) * (1 << 28)); !overflows && sum[i] != want {
+						t.Fatalf("%v in element %d of %d: sum %d, want %d", v, i, n, sum[i], want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestBF16(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		all := make([]uint16, 1<<16)
+		for i := range all {
+			all[i] = uint16(i)
+		}
+		wide, back := make([]float32, len(all)), make([]uint16, len(all))
+		s.FromBF16(wide, all)
+		s.ToBF16(back, wide)
+		for i, b := range all {
+			if b&0x7fff > 0x7f80 {
+				b |= 0x40 // a quiet NaN
+			}
+			if back[i] != b {
+				t.Fatalf("%#04x comes back as %#04x", all[i], back[i])
+			}
+		}
+		ties := []uint16{0, 0, 0, 0}
+		s.ToBF16(ties, []float32{math.Float32frombits(0x3f808000), math.Float32frombits(0x3f818000), math.Float32frombits(0x3f808001), math.MaxFloat32})
+		requireSame(t, "ties", ties, []uint16{0x3f80, 0x3f82, 0x3f81, 0x7f80})
+	})
+}
+
+func TestWrongLengthsPanic(t *testing.T) {
+	t.Parallel()
+	f := func(n int) []float32 { return make([]float32, n) }
+	m := Matrix{F32, 40, 8, make([]byte, MatrixBytes(F32, 40, 8))}
+	a := &Activations{}
+	a.Reset(false, 2, 8)
+	quantized := &Activations{}
+	quantized.Reset(true, 2, 8)
+	for name, call := range map[string]func(s *Set){
+		"Prepare":                 func(s *Set) { _ = s.Prepare(a, 0, f(7)) },
+		"Multiply short dst":      func(s *Set) { s.Multiply(f(79), 40, m, a, []int32{0, 1}, 0, 40) },
+		"Multiply small stride":   func(s *Set) { s.Multiply(f(80), 39, m, a, []int32{0, 1}, 0, 40) },
+		"Multiply row":            func(s *Set) { s.Multiply(f(80), 40, m, a, []int32{2}, 0, 40) },
+		"Multiply negative row":   func(s *Set) { s.Multiply(f(80), 40, m, a, []int32{-1}, 0, 40) },
+		"Multiply half a block":   func(s *Set) { s.Multiply(f(80), 40, m, a, []int32{0}, 16, 40) },
+		"Multiply beyond the end": func(s *Set) { s.Multiply(f(80), 80, m, a, []int32{0}, 0, 64) },
+		"Multiply kind":           func(s *Set) { s.Multiply(f(80), 40, m, quantized, []int32{0}, 0, 40) },
+		"Multiply data":           func(s *Set) { s.Multiply(f(80), 40, Matrix{F32, 40, 8, m.Data[1:]}, a, []int32{0}, 0, 40) },
+		"Multiply columns":        func(s *Set) { s.Multiply(f(80), 40, Matrix{F32, 40, 4, m.Data[:32*4*4*2]}, a, []int32{0}, 0, 40) },
+		"SiLUMultiply":            func(s *Set) { s.SiLUMultiply(f(8), f(8), f(7)) },
+		"RMSNorm":                 func(s *Set) { s.RMSNorm(f(8), f(7), f(8), 0) },
+		"Rotate":                  func(s *Set) { s.Rotate(f(12), 8, f(4), f(4)) },
+		"Rotate table":            func(s *Set) { s.Rotate(f(16), 8, f(4), f(3)) },
+		"AttendBlock":             func(s *Set) { s.AttendBlock(f(8), f(8), f(15), f(16), 2, 1) },
+		"AttendBlock no keys":     func(s *Set) { s.AttendBlock(f(8), f(8), nil, nil, 0, 1) },
+		"MergeBlock":              func(s *Set) { s.MergeBlock(f(8), 0, 0, f(7), 0, 0) },
+		"Add":                     func(s *Set) { s.Add(f(8), f(9)) },
+		"AddScaled":               func(s *Set) { s.AddScaled(f(8), f(9), 1) },
+		"ToBF16":                  func(s *Set) { s.ToBF16(make([]uint16, 8), f(9)) },
+		"FromBF16":                func(s *Set) { s.FromBF16(f(9), make([]uint16, 8)) },
+		"Accumulate":              func(s *Set) { _ = s.Accumulate(make([]int64, 9), f(8), 1) },
+		"FromFixed":               func(s *Set) { s.FromFixed(f(8), make([]int64, 9)) },
+	} {
+		for _, available := range Available() {
+			s, _ := Select(available)
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s (%s) does not panic", name, available)
+					}
+				}()
+				call(s)
+			}()
+		}
+	}
+}
+
+func TestNothingAllocates(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		in := newInputs(t, 1, ordinary)
+		x, y, z, bits, sum := in.floats(300), in.floats(300), in.floats(300), make([]uint16, 300), make([]int64, 300)
+		a, q := in.activations(false, 5, 100), in.activations(true, 5, 100)
+		dst, rows := make([]float32, 5*70), []int32{0, 1, 2, 3, 4}
+		matrices := map[Format]Matrix{}
+		for _, f := range Formats() {
+			matrices[f] = in.matrix(f, 70, 100)
+		}
+		for name, call := range map[string]func(){
+			"Multiply f32":      func() { s.Multiply(dst, 70, matrices[F32], a, rows, 0, 70) },
+			"Multiply bf16":     func() { s.Multiply(dst, 70, matrices[BF16], a, rows, 0, 70) },
+			"Multiply q8":       func() { s.Multiply(dst, 70, matrices[Q8], q, rows, 0, 70) },
+			"Prepare":           func() { _ = s.Prepare(a, 1, x[:100]) },
+			"Prepare quantized": func() { _ = s.Prepare(q, 1, x[:100]) },
+			"SiLUMultiply":      func() { s.SiLUMultiply(x, x, y) },
+			"RMSNorm":           func() { s.RMSNorm(x, x, y, 1e-6) },
+			"Rotate":            func() { s.Rotate(x, 100, y[:50], z[:50]) },
+			"AttendBlock":       func() { s.AttendBlock(x[:30], x[30:40], y[:50], z[:150], 5, 1) },
+			"MergeBlock":        func() { s.MergeBlock(x, 0, 1, y, 1, 1) },
+			"Softmax":           func() { s.Softmax(x) },
+			"Scale":             func() { s.Scale(x, 1) },
+			"Divide":            func() { s.Divide(x, 2) },
+			"Add":               func() { s.Add(x, y) },
+			"AddScaled":         func() { s.AddScaled(x, y, 2) },
+			"ToBF16":            func() { s.ToBF16(bits, x) },
+			"FromBF16":          func() { s.FromBF16(x, bits) },
+			"Accumulate":        func() { _ = s.Accumulate(sum, y, 1) },
+			"FromFixed":         func() { s.FromFixed(x, sum) },
+		} {
+			if n := testing.AllocsPerRun(5, call); n != 0 {
+				t.Errorf("%s: %v allocations", name, n)
+			}
+		}
+	})
+}
+
+// While a goroutine does nothing but call a kernel, the collector must be able to stop it. A kernel that is never stopped
+// hangs this test; how long a stop takes is bounded by construction (callBytes, callElements and the test of noinline).
+func TestKernelsCanBeStopped(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		in := newInputs(t, 1, ordinary)
+		const outputs, columns = 64, 20000
+		calls := map[string]func(){}
+		for _, f := range Formats() {
+			m, a := in.matrix(f, outputs, columns), in.activations(f.Quantized(), 1, columns)
+			dst := make([]float32, outputs)
+			calls["Multiply "+f.String()] = func() { s.Multiply(dst, outputs, m, a, []int32{0}, 0, outputs) }
+		}
+		x, y, z := in.floats(columns), in.floats(columns), in.floats(columns)
+		sum, bits := make([]int64, columns), make([]uint16, columns)
+		q := in.activations(true, 1, columns)
+		calls["Prepare"] = func() { _ = s.Prepare(q, 0, y) }
+		calls["SiLUMultiply"] = func() { s.SiLUMultiply(x, y, z) }
+		calls["RMSNorm"] = func() { s.RMSNorm(x, y, z, 1) }
+		calls["Rotate"] = func() { s.Rotate(x, columns, y[:columns/2], z[:columns/2]) }
+		calls["AttendBlock"] = func() { s.AttendBlock(x[:100], y[:100], y, z, columns/100, 0.1) }
+		calls["MergeBlock"] = func() { s.MergeBlock(x, 0, 1, y, 1, 1) }
+		calls["Softmax"] = func() { s.Softmax(x) }
+		calls["AddScaled"] = func() { s.AddScaled(x, y, 0.5) }
+		calls["Accumulate"] = func() { clear(sum); _ = s.Accumulate(sum, y, 1) }
+		calls["ToBF16"] = func() { s.ToBF16(bits, y) }
+		for name, call := range calls {
+			var stop atomic.Bool
+			started, ended := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(ended)
+				call()
+				close(started)
+				for !stop.Load() {
+					call()
+				}
+			}()
+			<-started
+			for range 3 {
+				runtime.GC()
+			}
+			stop.Store(true)
+			<-ended
+			if t.Failed() {
+				t.Log(name)
+			}
+		}
+	})
+}
