@@ -66,12 +66,12 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 		c.rowErr[i].code.Store(uint32(transport.RowOK))
 	}
 	x := &kernels.Activations{Rows: w.Rows, Columns: w.Hidden, Quantized: w.Quantized, Values: w.Values, Codes: w.Codes, Scales: w.Scales}
-	c.cut(taskRows)
+	c.cut(s.limits.taskRows)
 	for tasks := c.tasks; len(tasks) > 0; {
 		if err := ctx.Err(); err != nil {
 			return read, err
 		}
-		n, err := c.wave(tasks, waveBytes, func(id uint32) (kernels.Expert, error) { return s.expert(l, id) })
+		n, err := c.wave(tasks, s.limits.waveBytes, func(id uint32) (kernels.Expert, error) { return s.expert(l, id) })
 		if err != nil {
 			return read, err
 		}

@@ -21,7 +21,7 @@ func Load(ctx context.Context, o Options) (*Shards, error) {
 	if o.Previous != nil {
 		o.Previous.retire()
 	}
-	s := &Shards{o: o, layers: map[int]*layer{}}
+	s := &Shards{o: o, layers: map[int]*layer{}, limits: defaultLimits}
 	if err := s.open(); err != nil {
 		return nil, err
 	}

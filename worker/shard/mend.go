@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ func (s *Shards) bring(l *layer) (read int64, err error) {
 		return 0, err
 	}
 	slots := map[int][]int{} // by part
+	var first error
 	for i, id := range c.parts {
 		if !c.hit[i] {
 			read += int64(s.o.Plan.Shapes[int(id)%len(l.arenas)].Bytes())
@@ -36,12 +38,15 @@ func (s *Shards) bring(l *layer) (read int64, err error) {
 		switch err := c.damaged[i]; {
 		case err == nil:
 		case errors.Is(err, arena.ErrTorn), errors.Is(err, arena.ErrTruncated):
-			s.o.Log("warning: layer %d, expert part %d is damaged and is packed again: %v", l.number, id, err)
+			first = cmp.Or(first, err)
 			part := int(id) % len(l.arenas)
 			slots[part] = append(slots[part], int(id)/len(l.arenas))
 		default:
 			return read, fmt.Errorf("expert part %d: %w", id, err)
 		}
+	}
+	if first != nil {
+		s.o.Log("warning: layer %d: damaged expert parts are packed again: %v", l.number, first)
 	}
 	for part, damaged := range slots {
 		shape := s.o.Plan.Shapes[part]

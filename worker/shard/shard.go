@@ -56,6 +56,7 @@ type Shards struct {
 	layers map[int]*layer
 	notes  []string
 	pages  placement
+	limits limits
 
 	mu      sync.Mutex // one Compute at a time
 	retired bool

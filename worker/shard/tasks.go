@@ -23,12 +23,17 @@ type task struct {
 	remaining    counter             // gate jobs that have not ended; the last one prepares the rows
 }
 
-// Limits of one wave and task: they bound scratch memory whatever the size of a request.
+// limits bound the scratch memory of a task and a wave, whatever the size of a request.
+type limits struct {
+	taskRows  int
+	waveBytes int // of float32 intermediates
+}
+
+var defaultLimits = limits{taskRows: 1024, waveBytes: 32 << 20}
+
 const (
-	taskRows      = 1024
-	waveBytes     = 32 << 20 // of float32 intermediates
-	blocksPerJob  = 4        // at most: 128 outputs
-	jobsPerThread = 4        // at least, where there are enough blocks
+	blocksPerJob  = 4 // at most: 128 outputs
+	jobsPerThread = 4 // at least, where there are enough blocks
 )
 
 // group sorts the pairs of a work by expert part: parts, first, rows and weights of the scratch are set.
