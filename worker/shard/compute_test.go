@@ -224,4 +224,3 @@ func TestResultIsReused(t *testing.T) {
 		}
 	}
 }
-

@@ -74,6 +74,7 @@ func (s *Shards) open() error {
 				return fmt.Errorf("arena of layer %d part %d: %w", pl.Number, part, err)
 			}
 			l.arenas[part] = a
+			s.prefer(a)
 			if err := l.punch(a, part, func(id int) bool { return !l.owned[id] }); err != nil {
 				return err
 			}

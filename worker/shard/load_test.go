@@ -340,4 +340,3 @@ func TestTruncatedCheckpoint(t *testing.T) {
 		}
 	}
 }
-

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/transport"
 )
@@ -48,6 +49,17 @@ func (s *Shards) locate(l *layer, id uint32) {
 	p := &l.pages[id]
 	s.pages.local.Add(found.Local - p.local.Swap(found.Local))
 	s.pages.remote.Add(found.Remote - p.remote.Swap(found.Remote))
+}
+
+// prefer asks for the node's memory for a whole mapping, which holds for tmpfs and anonymous memory; files on a disk follow the threads'
+// policy. Whether it helped is seen by looking at the pages, so an error says nothing more.
+func (s *Shards) prefer(a *arena.Arena) {
+	if s.o.Node < 0 {
+		return
+	}
+	for _, m := range a.Mappings() {
+		_ = numa.Prefer(m, s.o.Node, s.o.StrictNUMA)
+	}
 }
 
 // place looks at a layer's pages after loading: what was packed now, and what the page cache already held, wherever another process
