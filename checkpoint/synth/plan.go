@@ -15,12 +15,23 @@ type shard struct {
 	bytes   int64 // of all tensors
 }
 
+// The largest model that is written: beyond any disk, but far from where sizes overflow or the plan itself is a burden.
+const (
+	maxBytes   = 1 << 50
+	maxTensors = 1 << 18
+)
+
 // planShards spreads the tensors over files in the order of computation. An expert's tensors may come to lie in two files, as
 // in released checkpoints.
 func planShards(s *Spec, c *checkpoint.Config) ([]*shard, error) {
 	shards := []*shard{{}}
+	total, count := int64(0), 0
 	for name, shape := range c.Tensors() {
 		t := checkpoint.TensorInfo{Name: name, DType: s.dtype(), Shape: shape}
+		count++
+		if total += t.Bytes(); total > maxBytes || count > maxTensors {
+			return nil, fmt.Errorf("synth: the model is larger than %d bytes or has more than %d tensors", int64(maxBytes), maxTensors)
+		}
 		last := shards[len(shards)-1]
 		if last.bytes > 0 && last.bytes+t.Bytes() > s.shardBytes() {
 			last = &shard{}

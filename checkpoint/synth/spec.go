@@ -122,9 +122,13 @@ func (s *Spec) Size() (bytes int64, tensors int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	for name, dimensions := range c.Tensors() {
-		bytes += checkpoint.TensorInfo{Name: name, DType: s.dtype(), Shape: dimensions}.Bytes()
-		tensors++
+	shards, err := planShards(s, c)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, file := range shards {
+		bytes += file.bytes
+		tensors += len(file.tensors)
 	}
 	return bytes, tensors, nil
 }
