@@ -29,7 +29,7 @@ func TestRefusals(t *testing.T) {
 		"sliding_window: must be from 1":                  func(s *synth.Spec) { s.SlidingWindow = -1 },
 		"rope_theta: expected a positive number":          func(s *synth.Spec) { s.RopeTheta = 0 },
 		"the model is larger than 1125899906842624 bytes": func(s *synth.Spec) { s.Hidden, s.ExpertIntermediate, s.Layers = 1<<20, 1<<20, 999 },
-		"or has more than 262144 tensors":                func(s *synth.Spec) { s.Experts, s.Layers = 1<<15, 999 },
+		"or has more than 262144 tensors":                 func(s *synth.Spec) { s.Experts, s.Layers = 1<<15, 999 },
 		"GB are available":                                func(s *synth.Spec) { s.Hidden, s.ExpertIntermediate, s.Layers = 1<<20, 1<<20, 9 },
 	} {
 		s := synth.Tiny("mixtral")
