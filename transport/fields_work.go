@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 
 	"github.com/moepool/moepool/kernels"
@@ -133,29 +134,24 @@ func (m *Result) sumFields(w *wire) {
 		return
 	}
 	w.appendBin(uint64(rows+7) / 8)
-	at, bytes := len(w.buf), uint64(0)
+	wide := len(w.buf)
 	w.buf = append(w.buf, zeros[:(rows+7)/8]...)
+	// The length is known at the end: its head has the longest form.
+	w.buf = append(w.buf, 0xc6, 0, 0, 0, 0)
+	at := len(w.buf)
 	for row := range rows {
-		size := uint64(4)
-		if !fitsInt32(m.Sum[row*hidden : (row+1)*hidden]) {
-			size = 8
-			w.buf[at+row/8] |= 1 << (row % 8)
+		sum, narrow := m.Sum[row*hidden:(row+1)*hidden], false
+		if w.buf, narrow = appendInt32(w.buf, sum); !narrow {
+			w.buf = appendInt64(w.buf, sum)
+			w.buf[wide+row/8] |= 1 << (row % 8)
 		}
-		bytes += size * uint64(hidden)
 	}
+	bytes := len(w.buf) - at
 	if bytes > MaxMessage {
 		w.fail("sum", "%d bytes are above the limit %d", bytes, MaxMessage)
 		return
 	}
-	w.appendBin(bytes)
-	for row := range rows {
-		sum := m.Sum[row*hidden : (row+1)*hidden]
-		if w.buf[at+row/8]>>(row%8)&1 != 0 {
-			w.buf = appendInt64(w.buf, sum)
-		} else {
-			w.buf = appendInt32(w.buf, sum)
-		}
-	}
+	binary.BigEndian.PutUint32(w.buf[at-4:], uint32(bytes))
 }
 
 func (m *Result) readSums(w *wire) {

@@ -4,14 +4,15 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 )
 
 // transferID names a message that travels in parts: random bytes of the sender, then its own count.
 type transferID [16]byte
 
-// part is a piece of a frame that is larger than the server's payload limit. NATS keeps the order of one sender's messages on
-// one subject, so parts arrive ascending; one that is missing ends the transfer.
+// part is a piece of a frame that is larger than the server's payload limit. One that is lost leaves the transfer to its age
+// limit, and the request to its deadline.
 type part struct {
 	id           transferID
 	index, count int
@@ -86,7 +87,8 @@ func (s *sender) send(subject, reply string, k kind, m message) error {
 	return nil
 }
 
-// assembler puts parts together again, of several senders at once. Memory follows what really arrived. Not for concurrent use.
+// assembler puts parts together again, of several senders at once and in any order. Memory follows what really arrived. Not
+// for concurrent use.
 type assembler struct {
 	limit     int64 // bytes of all unfinished frames
 	held      int64
@@ -100,58 +102,69 @@ type transferKey struct {
 }
 
 type transfer struct {
-	next  int
-	count int
-	total int
-	last  time.Time
-	data  []byte
+	count, total int
+	last         time.Time
+	bytes        int
+	pieces       map[int][]byte
 }
+
+// pieceOverhead is what keeping a piece costs besides its bytes.
+const pieceOverhead = 128
 
 func newAssembler() *assembler {
 	return &assembler{limit: maxAssembly, transfers: map[transferKey]*transfer{}}
 }
 
-// add takes a part and gives the frame once all have come, else nil. The frame is valid until release. source tells senders
-// apart.
+// add takes a part, which it keeps, and gives the frame once all have come, else nil. The frame is valid until release. source
+// tells senders apart.
 func (a *assembler) add(source string, p *part, now time.Time) ([]byte, error) {
 	key := transferKey{source, p.id}
 	t := a.transfers[key]
 	if t == nil {
-		if p.index != 0 {
-			return nil, &malformedError{fmt.Sprintf("part %d of %d came without those before it", p.index, p.count)}
-		}
 		if len(a.transfers) == maxTransfers {
 			return nil, &malformedError{fmt.Sprintf("more than %d unfinished messages", maxTransfers)}
 		}
-		t = &transfer{count: p.count, total: p.total, data: a.spare[:0]}
-		a.spare = nil
+		t = &transfer{count: p.count, total: p.total, pieces: map[int][]byte{}}
 		a.transfers[key] = t
 	}
-	switch have := len(t.data) + len(p.data); {
-	case len(p.data) == 0:
+	if problem := a.check(t, p); problem != "" {
 		a.drop(key, t)
-		return nil, &malformedError{fmt.Sprintf("part %d of %d is empty", p.index, p.count)}
-	case p.index != t.next || p.count != t.count || p.total != t.total:
-		a.drop(key, t)
-		return nil, &malformedError{fmt.Sprintf("part %d of %d (%d bytes in all) came where %d of %d (%d bytes) was expected",
-			p.index, p.count, p.total, t.next, t.count, t.total)}
-	case have > t.total || (p.index == p.count-1) != (have == t.total):
-		a.drop(key, t)
-		return nil, &malformedError{fmt.Sprintf("part %d of %d makes %d bytes of %d", p.index, p.count, have, t.total)}
-	case a.held+int64(len(p.data)) > a.limit:
-		a.drop(key, t)
-		return nil, &malformedError{fmt.Sprintf("unfinished messages of more than %d bytes", a.limit)}
+		return nil, &malformedError{fmt.Sprintf("part %d of %d (%d bytes of %d): %s", p.index, p.count, len(p.data), p.total, problem)}
 	}
-	t.data = append(t.data, p.data...)
-	t.next++
+	t.pieces[p.index] = p.data
+	t.bytes += len(p.data)
 	t.last = now
-	a.held += int64(len(p.data))
-	if t.next < t.count {
+	a.held += int64(len(p.data)) + pieceOverhead
+	if len(t.pieces) < t.count {
 		return nil, nil
 	}
-	delete(a.transfers, key)
-	a.held -= int64(len(t.data))
-	return t.data, nil
+	a.drop(key, t)
+	if t.bytes != t.total {
+		return nil, &malformedError{fmt.Sprintf("%d parts make %d bytes of %d", t.count, t.bytes, t.total)}
+	}
+	frame := slices.Grow(a.spare[:0], t.total)
+	a.spare = nil
+	for i := range t.count {
+		frame = append(frame, t.pieces[i]...)
+	}
+	return frame, nil
+}
+
+func (a *assembler) check(t *transfer, p *part) string {
+	_, twice := t.pieces[p.index]
+	switch {
+	case p.count != t.count || p.total != t.total:
+		return fmt.Sprintf("an earlier one was of %d (%d bytes)", t.count, t.total)
+	case twice:
+		return "came twice"
+	case len(p.data) == 0:
+		return "is empty"
+	case t.bytes+len(p.data) > t.total:
+		return "makes too many bytes"
+	case a.held+int64(len(p.data))+pieceOverhead > a.limit:
+		return fmt.Sprintf("unfinished messages would take more than %d bytes", a.limit)
+	}
+	return ""
 }
 
 // release gives the memory of an assembled frame back.
@@ -163,7 +176,7 @@ func (a *assembler) release(frame []byte) {
 
 func (a *assembler) drop(key transferKey, t *transfer) {
 	delete(a.transfers, key)
-	a.held -= int64(len(t.data))
+	a.held -= int64(t.bytes) + int64(len(t.pieces))*pieceOverhead
 }
 
 // expire drops transfers whose last part is too old, and says how many.

@@ -8,9 +8,7 @@ import (
 // queue holds the Works that wait at a worker, in order of arrival, and the one that runs.
 type queue struct {
 	mu       sync.Mutex
-	ready    chan struct{} // has room for one: something waits
-	jobs     []*job        // jobs[0] is next, or runs
-	running  bool
+	jobs     []*job // jobs[0] runs
 	draining bool
 	closed   bool
 	idle     []chan struct{} // closed once nothing waits or runs
@@ -24,8 +22,6 @@ type job struct {
 	reply   string
 	arrived time.Time
 }
-
-func (q *queue) init() { q.ready = make(chan struct{}, 1) }
 
 // spare gives a job whose memory may be reused.
 func (q *queue) spare() *job {
@@ -54,50 +50,41 @@ func (q *queue) recycleLocked(j *job) {
 	}
 }
 
-// put adds a job, or says why not.
-func (q *queue) put(j *job) *RemoteError {
+// put adds a job, or says why not. first: nothing runs, so the caller must run it and all that follow.
+func (q *queue) put(j *job) (first bool, refused *RemoteError) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.closed || q.draining:
-		return &RemoteError{Code: CodeNotReady, Message: "the worker is leaving"}
+		return false, &RemoteError{Code: CodeNotReady, Message: "the worker is leaving"}
 	case len(q.jobs) > maxQueuedWork:
-		return &RemoteError{Code: CodeBusy, Message: "too many requests wait"}
+		return false, &RemoteError{Code: CodeBusy, Message: "too many requests wait"}
 	}
 	q.jobs = append(q.jobs, j)
-	select {
-	case q.ready <- struct{}{}:
-	default:
-	}
-	return nil
+	return len(q.jobs) == 1, nil
 }
 
-// next starts the first job; nil if there is none.
-func (q *queue) next() *job {
+// finish removes the job that ran and gives the next, nil if there is none.
+func (q *queue) finish() *job {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.jobs) == 0 || q.closed {
+	q.recycleLocked(q.jobs[0])
+	copy(q.jobs, q.jobs[1:])
+	q.jobs[len(q.jobs)-1] = nil
+	q.jobs = q.jobs[:len(q.jobs)-1]
+	if q.closed {
+		q.jobs = q.jobs[:0]
+	}
+	q.settle()
+	if len(q.jobs) == 0 {
 		return nil
 	}
-	q.running = true
 	return q.jobs[0]
-}
-
-// finish removes the job that ran.
-func (q *queue) finish() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	j := q.jobs[0]
-	copy(q.jobs, q.jobs[1:])
-	q.jobs = q.jobs[:len(q.jobs)-1]
-	q.running = false
-	q.recycleLocked(j)
-	q.settle()
 }
 
 // settle tells those who wait for the end.
 func (q *queue) settle() {
-	if q.running || len(q.jobs) > 0 && !q.closed {
+	if len(q.jobs) > 0 {
 		return
 	}
 	for _, c := range q.idle {
@@ -121,7 +108,6 @@ func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.settle()
 }
 
 // each calls f for every job that waits or runs.

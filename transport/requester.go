@@ -19,7 +19,8 @@ type Reply struct {
 	Err     error // *RemoteError, or ErrNoWorker when nobody listens on the subject
 }
 
-// Requester is the coordinator's end: it sends work and control messages and receives replies in one mux inbox.
+// Requester is the coordinator's end: it sends work and control messages and receives replies in one mux inbox. Whoever waits
+// in an Exchange reads the inbox itself, for everybody; else a goroutine does.
 type Requester struct {
 	conn         *Conn
 	cluster      string
@@ -33,6 +34,10 @@ type Requester struct {
 	sending sync.Mutex // held while encoding and publishing
 	sender  *sender
 	frame   workFrame
+
+	receiving sync.Mutex // while decoding
+	in        *receiver
+	arm       chan struct{} // has room for one: somebody waits who doesn't read the inbox
 
 	mu      sync.Mutex
 	closed  bool
@@ -56,6 +61,7 @@ type waiting struct {
 	request uint64
 	route   *route
 	replies chan<- Reply
+	reads   bool // whoever waits reads the inbox
 }
 
 // spilled is a final reply that found its channel full.
@@ -72,10 +78,11 @@ func NewRequester(c *Conn, cluster string) (*Requester, error) {
 		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
 	}
 	r := &Requester{
-		conn: c, cluster: cluster, inbox: nats.NewInbox(),
+		conn: c, cluster: cluster, inbox: nats.NewInbox(), arm: make(chan struct{}, 1),
 		messages: make(chan *nats.Msg, receiveCapacity), closing: make(chan struct{}),
 		sender: newSender(c), routes: map[string]*route{}, sources: map[string]*route{}, acks: map[uint64]pendingAck{},
 	}
+	r.in = newReceiver(&r.malformed)
 	var err error
 	if r.subscription, err = c.nats.ChanSubscribe(r.inbox+".*", r.messages); err != nil {
 		return nil, fmt.Errorf("subscribe the inbox: %w", err)
@@ -143,6 +150,12 @@ func (r *Requester) route(worker string) (*route, error) {
 // Forget. replies needs room: a full channel loses progress, and delays results. (Request, Worker) must be unique among the
 // outstanding. w is not kept.
 func (r *Requester) Send(worker string, w *Work, replies chan<- Reply) error {
+	err := r.send(worker, w, replies, false)
+	r.wake()
+	return err
+}
+
+func (r *Requester) send(worker string, w *Work, replies chan<- Reply, reads bool) error {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
@@ -156,7 +169,7 @@ func (r *Requester) Send(worker string, w *Work, replies chan<- Reply) error {
 		r.mu.Unlock()
 		return err
 	}
-	r.waiting = append(r.waiting, waiting{w.Request, to, replies})
+	r.waiting = append(r.waiting, waiting{w.Request, to, replies, reads})
 	r.mu.Unlock()
 
 	r.sending.Lock()
@@ -225,6 +238,10 @@ func (r *Requester) Forget(request uint64) {
 func (r *Requester) Recycle(m *Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.recycleLocked(m)
+}
+
+func (r *Requester) recycleLocked(m *Result) {
 	if len(r.free) < maxFreeResults {
 		r.free = append(r.free, m)
 	}
@@ -245,18 +262,52 @@ func (r *Requester) newResult() *Result {
 // Malformed counts messages that could not be decoded since the start, on this end.
 func (r *Requester) Malformed() uint64 { return r.malformed.Load() }
 
-// receive is the goroutine of the inbox.
+// wake makes the goroutine of the inbox look whether it is needed.
+func (r *Requester) wake() {
+	select {
+	case r.arm <- struct{}{}:
+	default:
+	}
+}
+
+// needed says whether somebody waits who doesn't read the inbox.
+func (r *Requester) needed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.waiting {
+		if !r.waiting[i].reads {
+			return true
+		}
+	}
+	return len(r.acks) > 0
+}
+
+// receive is the goroutine of the inbox. It leaves the reading to those who wait in an Exchange, but once in a while takes what
+// has come for nobody.
 func (r *Requester) receive() {
 	defer r.done.Done()
-	in := newReceiver(&r.malformed)
 	tick := time.NewTicker(ProgressInterval)
 	defer tick.Stop()
 	for {
+		messages := r.messages
+		if !r.needed() {
+			messages = nil
+		}
 		select {
-		case m := <-r.messages:
-			r.handle(in, m)
+		case m := <-messages:
+			r.handle(m, nil)
+		case <-r.arm:
 		case now := <-tick.C:
-			r.malformed.Add(uint64(in.parts.expire(now)))
+			r.receiving.Lock()
+			r.malformed.Add(uint64(r.in.parts.expire(now)))
+			r.receiving.Unlock()
+			for range len(r.messages) {
+				select {
+				case m := <-r.messages:
+					r.handle(m, nil)
+				default:
+				}
+			}
 			r.unspill()
 		case <-r.closing:
 			return
@@ -264,78 +315,92 @@ func (r *Requester) receive() {
 	}
 }
 
-func (r *Requester) handle(in *receiver, m *nats.Msg) {
+// handle takes one message. A reply that belongs to own is given back, any other goes where it belongs.
+func (r *Requester) handle(m *nats.Msg, own chan<- Reply) (reply Reply, mine bool) {
 	r.mu.Lock()
 	from := r.sources[m.Subject]
 	r.mu.Unlock()
 	if from == nil {
 		r.malformed.Add(1)
-		return
+		return Reply{}, false
 	}
 	if noResponders(m) {
 		r.gone(from)
-		return
+		return Reply{}, false
 	}
-	k, err := in.frame(m.Subject, m.Data)
+	reply = Reply{Worker: from.worker}
+	if !r.decode(m, from, &reply) {
+		return Reply{}, false
+	}
+	return r.deliver(reply, own)
+}
+
+// decode reads a reply to work; other messages are dealt with here.
+func (r *Requester) decode(m *nats.Msg, from *route, reply *Reply) bool {
+	r.receiving.Lock()
+	defer r.receiving.Unlock()
+	k, err := r.in.frame(m.Subject, m.Data)
 	if err != nil || k == 0 {
-		return
+		return false
 	}
-	reply := Reply{Worker: from.worker}
 	switch k {
 	case kindResult:
 		reply.Result = r.newResult()
-		if in.decode(reply.Result) != nil {
+		if r.in.decode(reply.Result) != nil {
 			r.Recycle(reply.Result)
-			return
+			return false
 		}
 		reply.Request, reply.Attempt = reply.Result.Request, reply.Result.Attempt
+		return true
 	case kindProgress:
 		var p progress
-		if in.decode(&p) != nil {
-			return
+		if r.in.decode(&p) != nil {
+			return false
 		}
 		reply.Request, reply.Attempt = p.request, p.attempt
+		return true
 	case kindError:
 		var f failure
-		if in.decode(&f) != nil {
-			return
+		if r.in.decode(&f) != nil {
+			return false
 		}
 		reply.Request, reply.Attempt = f.request, f.attempt
 		reply.Err = &RemoteError{Worker: from.worker, Code: f.code, Message: f.message}
+		return true
 	case kindAck:
 		var a ack
-		if in.decode(&a) == nil {
+		if r.in.decode(&a) == nil {
 			r.acknowledge(from, &a)
 		}
-		return
 	default:
-		in.count(unexpected(k))
-		return
+		r.in.count(unexpected(k))
 	}
-	if !r.deliver(from.worker, reply) && reply.Result != nil {
-		r.Recycle(reply.Result)
-	}
+	return false
 }
 
-// deliver hands a reply to whoever waits for it, and says whether somebody did.
-func (r *Requester) deliver(worker string, reply Reply) bool {
+// deliver hands a reply to whoever waits for it, or gives it back if that is own. What nobody waits for is dropped.
+func (r *Requester) deliver(reply Reply, own chan<- Reply) (Reply, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	to, ok := r.routes[worker]
-	if !ok {
-		return false
+	i := -1
+	if to, ok := r.routes[reply.Worker]; ok {
+		i = r.find(reply.Request, to)
 	}
-	i := r.find(reply.Request, to)
 	if i < 0 {
-		return false
+		if reply.Result != nil {
+			r.recycleLocked(reply.Result)
+		}
+		return Reply{}, false
 	}
-	replies := r.waiting[i].replies
-	final := reply.Result != nil || reply.Err != nil
+	replies, final := r.waiting[i].replies, reply.Result != nil || reply.Err != nil
 	if final {
 		r.remove(i)
 	}
+	if replies == own {
+		return reply, true
+	}
 	r.put(replies, reply, final)
-	return true
+	return Reply{}, false
 }
 
 func (r *Requester) put(replies chan<- Reply, reply Reply, final bool) {

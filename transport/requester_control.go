@@ -60,6 +60,7 @@ func (r *Requester) control(ctx context.Context, worker string, target *string, 
 	r.sending.Lock()
 	err = r.sender.send(to.control, to.reply, k, &control{number: number, target: *target, message: m})
 	r.sending.Unlock()
+	r.wake()
 	if err != nil {
 		return fmt.Errorf("worker %s: %w", worker, sendError(err))
 	}

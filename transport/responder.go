@@ -41,9 +41,15 @@ type Responder struct {
 	control       chan *nats.Msg
 	queue         queue
 
+	receiving sync.Mutex // of work
+	in        *receiver
+
 	sending sync.Mutex // of beats
 	beats   *sender
 }
+
+// workReceivers is one that computes and one that receives meanwhile.
+const workReceivers = 2
 
 // NewResponder subscribes to the worker's subjects. instance is the beats' Instance: messages addressed to another instance
 // of the same id are not taken.
@@ -58,7 +64,7 @@ func NewResponder(c *Conn, cluster, worker, instance string, h Handler) (*Respon
 		work: make(chan *nats.Msg, receiveCapacity), control: make(chan *nats.Msg, receiveCapacity), beats: newSender(c),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
-	r.queue.init()
+	r.in = newReceiver(&r.malformed)
 	r.heard.now()
 	subjects := []struct {
 		name string
@@ -75,9 +81,11 @@ func NewResponder(c *Conn, cluster, worker, instance string, h Handler) (*Respon
 		}
 		r.subscriptions = append(r.subscriptions, subscription)
 	}
-	r.done.Add(3)
-	go r.receiveWork()
-	go r.compute()
+	r.done.Add(workReceivers + 2)
+	for range workReceivers {
+		go r.receiveWork()
+	}
+	go r.report()
 	go r.receiveControl()
 	return r, nil
 }
@@ -119,6 +127,9 @@ func (r *Responder) Close() {
 		r.cancel()
 		r.queue.close()
 		close(r.closing)
+		for range workReceivers {
+			r.work <- nil
+		}
 	})
 	r.done.Wait()
 }

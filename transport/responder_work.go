@@ -9,40 +9,38 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// receiveWork is the goroutine that decodes work, puts it into the queue and reports progress of all that is in it.
+// receiveWork is one of two goroutines that take work as it arrives. One that finds nothing running computes it at once,
+// without a hand-over to another goroutine, and then all that was queued meanwhile by the other.
 func (r *Responder) receiveWork() {
 	defer r.done.Done()
-	in, out := newReceiver(&r.malformed), newSender(r.conn)
-	tick := time.NewTicker(ProgressInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case m := <-r.work:
-			r.takeWork(in, out, m)
-		case now := <-tick.C:
-			r.malformed.Add(uint64(in.parts.expire(now)))
-			r.queue.each(func(id workID, reply string) {
-				_ = out.send(reply, "", kindProgress, &progress{id}) // a lost report is followed by another
-			})
-		case <-r.closing:
+	out := newSender(r.conn)
+	for m := range r.work {
+		if m == nil {
 			return
+		}
+		for j := r.takeWork(out, m); j != nil; j = r.queue.finish() {
+			r.answer(out, j)
 		}
 	}
 }
 
-func (r *Responder) takeWork(in *receiver, out *sender, m *nats.Msg) {
+// takeWork puts a message into the queue, and gives it if it is to be computed now.
+func (r *Responder) takeWork(out *sender, m *nats.Msg) *job {
 	arrived := time.Now()
 	r.heard.message(m.Reply)
+	r.receiving.Lock()
+	defer r.receiving.Unlock()
+	in := r.in
 	k, err := in.frame(m.Reply, m.Data)
 	if err == nil && k == 0 {
-		return
+		return nil
 	}
 	if err == nil && k != kindWork {
 		err = in.count(unexpected(k))
 	}
 	if err != nil {
 		fail(out, m.Reply, workID{}, code(err), err)
-		return
+		return nil
 	}
 	j := r.queue.spare()
 	j.reply, j.arrived = m.Reply, arrived
@@ -55,36 +53,44 @@ func (r *Responder) takeWork(in *receiver, out *sender, m *nats.Msg) {
 	case m.Reply == "":
 		in.count(&malformedError{"reply: none given"})
 	default:
-		refused := r.queue.put(j)
+		first, refused := r.queue.put(j)
+		if first {
+			return j
+		}
 		if refused == nil {
-			return
+			return nil
 		}
 		fail(out, m.Reply, id, refused.Code, errors.New(refused.Message))
 	}
 	r.queue.recycle(j)
+	return nil
+}
+
+// report is the goroutine that reports progress of the Works that run or wait.
+func (r *Responder) report() {
+	defer r.done.Done()
+	out := newSender(r.conn)
+	tick := time.NewTicker(ProgressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			r.queue.each(func(id workID, reply string) {
+				_ = out.send(reply, "", kindProgress, &progress{id}) // a lost report is followed by another
+			})
+			r.receiving.Lock()
+			r.malformed.Add(uint64(r.in.parts.expire(now)))
+			r.receiving.Unlock()
+		case <-r.closing:
+			return
+		}
+	}
 }
 
 // fail answers with an error.
 func fail(out *sender, reply string, id workID, c ErrorCode, err error) {
 	if reply != "" {
 		_ = out.send(reply, "", kindError, &failure{id, c, err.Error()}) // the other side notices the silence
-	}
-}
-
-// compute is the goroutine that calls the handler.
-func (r *Responder) compute() {
-	defer r.done.Done()
-	out := newSender(r.conn)
-	for {
-		select {
-		case <-r.queue.ready:
-		case <-r.closing:
-			return
-		}
-		for j := r.queue.next(); j != nil; j = r.queue.next() {
-			r.answer(out, j)
-			r.queue.finish()
-		}
 	}
 }
 

@@ -5,23 +5,25 @@ import "encoding/binary"
 // zeros is what a bitmap of rows starts as.
 var zeros [(MaxRows + 7) / 8]byte
 
-// fitsInt32 says whether every element survives 4 bytes.
-func fitsInt32(sum []int64) bool {
-	over := uint64(0)
-	for _, v := range sum {
-		over |= uint64(v+1<<31) >> 32
-	}
-	return over == 0
-}
-
-func appendInt32(b []byte, sum []int64) []byte {
+// appendInt32 appends 4 bytes per element, and nothing if an element does not survive that.
+func appendInt32(b []byte, sum []int64) ([]byte, bool) {
 	at := len(b)
 	b = grow(b, 4*len(sum))
-	d := b[at:]
+	d, over := b[at:], uint64(0)
+	for ; len(sum) >= 4 && len(d) >= 16; sum, d = sum[4:], d[16:] {
+		v0, v1, v2, v3 := sum[0], sum[1], sum[2], sum[3]
+		binary.LittleEndian.PutUint64(d[0:8], uint64(uint32(v0))|uint64(v1)<<32)
+		binary.LittleEndian.PutUint64(d[8:16], uint64(uint32(v2))|uint64(v3)<<32)
+		over |= uint64(v0+1<<31) | uint64(v1+1<<31) | uint64(v2+1<<31) | uint64(v3+1<<31)
+	}
 	for i, v := range sum {
 		binary.LittleEndian.PutUint32(d[4*i:], uint32(v))
+		over |= uint64(v + 1<<31)
 	}
-	return b
+	if over>>32 != 0 {
+		return b[:at], false
+	}
+	return b, true
 }
 
 func appendInt64(b []byte, sum []int64) []byte {
@@ -36,6 +38,11 @@ func appendInt64(b []byte, sum []int64) []byte {
 
 // takeInt32 reads len(sum) elements and gives what is left of b.
 func takeInt32(sum []int64, b []byte) []byte {
+	for ; len(sum) >= 4 && len(b) >= 16; sum, b = sum[4:], b[16:] {
+		low, high := binary.LittleEndian.Uint64(b[0:8]), binary.LittleEndian.Uint64(b[8:16])
+		sum[0], sum[1] = int64(int32(low)), int64(low)>>32
+		sum[2], sum[3] = int64(int32(high)), int64(high)>>32
+	}
 	for i := range sum {
 		sum[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
 	}
