@@ -58,6 +58,8 @@ type slot struct {
 	state atomic.Uint32
 	place atomic.Int32 // in anonymous memory
 	sum   atomic.Uint64
+	// inked: the file may hold a mark of it, which must be gone from the disk before its bytes change; under Arena.changing
+	inked bool
 }
 
 // Arena is one mapped file, anonymous memory in its place, or both where the disk was full. Its methods may be called by

@@ -13,27 +13,22 @@ func (a *Arena) Punch(slot int) error {
 	defer a.gate.leave()
 	a.changing.Lock()
 	defer a.changing.Unlock()
-	state := a.vacate(slot)
+	wasInFile := a.inFile(slot)
+	a.vacate(slot)
 	if a.file == nil {
 		return nil
 	}
-	err := a.punchFile(slot)
-	if state&inMemory != 0 {
-		return nil // the file held no bytes of it, and its disk may well be broken
+	if err := a.punchFile(slot); err != nil && wasInFile {
+		return err // else the file held no bytes of it, and its disk may well be broken
 	}
-	return err
+	return nil
 }
 
 func (a *Arena) punchFile(slot int) error {
-	// The mark must be gone from the disk before the bytes are.
-	err := a.writeMark(slot, 0, 0)
-	if err == nil {
-		err = a.sync()
-	}
-	if err != nil {
+	if err := a.erase([]int{slot}); err != nil {
 		return fmt.Errorf("arena %v: %w", a.key, err)
 	}
-	err = a.file.punch(a.layout.offset(slot), a.layout.stride)
+	err := a.file.punch(a.layout.offset(slot), a.layout.stride)
 	if errors.Is(err, errors.ErrUnsupported) {
 		a.store.sayOnce("punch", "arena folder %s: its file system can't give the room of single experts back", a.store.dir)
 		return nil

@@ -94,19 +94,33 @@ func (a *Arena) prepare(slots []int) error {
 	if err := a.restore(); err != nil {
 		return fmt.Errorf("restoring %s after it was truncated: %w", a.path, err)
 	}
-	was := false
 	for _, slot := range slots {
-		if state := a.vacate(slot); state&inMemory == 0 && state&(marked|wasTorn|wasCut) != 0 {
-			was = true
+		a.vacate(slot)
+	}
+	return a.erase(slots)
+}
+
+// erase takes the marks of slots off the disk.
+func (a *Arena) erase(slots []int) error {
+	var inked []int
+	for _, slot := range slots {
+		if a.slots[slot].inked {
+			inked = append(inked, slot)
 			if err := a.writeMark(slot, 0, 0); err != nil {
 				return err
 			}
 		}
 	}
-	if !was {
+	if len(inked) == 0 {
 		return nil
 	}
-	return a.sync()
+	if err := a.sync(); err != nil {
+		return err
+	}
+	for _, slot := range inked {
+		a.slots[slot].inked = false
+	}
+	return nil
 }
 
 // restore gives a truncated file its size and header back; the slots that were cut are unmarked.
@@ -121,7 +135,13 @@ func (a *Arena) restore() error {
 	if err := a.writeHeader(a.file); err != nil {
 		return err
 	}
-	return a.sync()
+	if err := a.sync(); err != nil {
+		return err
+	}
+	for i := range a.slots {
+		a.slots[i].inked = a.inFile(i)
+	}
+	return nil
 }
 
 // dropCut unmarks a slot that doesn't lie within size bytes of the file; true if it was so.
@@ -168,6 +188,7 @@ func (a *Arena) commit(slots []int) error {
 		return err
 	}
 	for _, slot := range slots {
+		a.slots[slot].inked = true
 		if err := a.writeMark(slot, stateMarked, a.slots[slot].sum.Load()); err != nil {
 			return err
 		}
@@ -181,11 +202,12 @@ func (a *Arena) commit(slots []int) error {
 	return nil
 }
 
-// release gives back the room of slots that were not completed. They are not marked (or about to be replaced in memory by the
-// same bytes), so a failure costs only room.
+// release gives back the room of slots that were not completed; a failure costs only room.
 func (a *Arena) release(slots []int) {
+	if a.erase(slots) != nil {
+		return
+	}
 	for _, slot := range slots {
-		_ = a.writeMark(slot, 0, 0)
 		_ = a.file.punch(a.layout.offset(slot), a.layout.packed)
 	}
 }
@@ -229,14 +251,13 @@ func (a *Arena) fillMemory(slots []int, fill func(int, []byte) error) error {
 	return nil
 }
 
-// vacate unmarks a slot and gives its anonymous memory back, if it has some; was is its state before.
-func (a *Arena) vacate(slot int) (was uint32) {
-	was = a.slots[slot].state.Load()
+// vacate unmarks a slot in memory and gives its anonymous memory back, if it has some.
+func (a *Arena) vacate(slot int) {
+	state := a.slots[slot].state.Load()
 	a.unmark(slot, 0)
-	if was&inMemory != 0 {
+	if state&inMemory != 0 {
 		a.leaveMemory(slot)
 	}
-	return was
 }
 
 func (a *Arena) leaveMemory(slot int) {

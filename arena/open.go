@@ -63,6 +63,7 @@ func (a *Arena) takeUp(f file) (why string, err error) {
 		if sum, ok := parseEntry(table[i*entryBytes:][:entryBytes], a.store.identity, i); ok {
 			a.slots[i].sum.Store(sum)
 			a.slots[i].state.Store(marked | reused)
+			a.slots[i].inked = true
 			a.store.count.bytes.Add(a.layout.slotBytes)
 			a.store.count.reused.Add(a.layout.slotBytes)
 		}
@@ -74,6 +75,7 @@ func (a *Arena) takeUp(f file) (why string, err error) {
 func (a *Arena) forgetMarks() {
 	for i := range a.slots {
 		a.unmark(i, 0)
+		a.slots[i].inked = false
 	}
 }
 
