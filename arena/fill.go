@@ -132,7 +132,14 @@ func (a *Arena) restore() error {
 	for i := range a.slots {
 		a.dropCut(i, size)
 	}
+	// With its size the file would be taken up at a start: the marks of the cut slots go first.
 	if err := a.writeHeader(a.file); err != nil {
+		return err
+	}
+	if err := a.sync(); err != nil {
+		return err
+	}
+	if err := a.setSize(a.file); err != nil {
 		return err
 	}
 	if err := a.sync(); err != nil {

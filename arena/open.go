@@ -87,6 +87,9 @@ func (a *Arena) createFile() error {
 	}
 	err = a.writeHeader(f)
 	if err == nil {
+		err = a.setSize(f)
+	}
+	if err == nil {
 		err = sys.syncFolder(a.store.dir)
 	}
 	if err != nil {
@@ -95,11 +98,15 @@ func (a *Arena) createFile() error {
 	return a.mapFile(f)
 }
 
-// writeHeader gives the file its size, header and marks: those of the slots that are marked now.
-func (a *Arena) writeHeader(f file) error {
+func (a *Arena) setSize(f file) error {
 	if err := f.truncate(a.layout.size); err != nil {
 		return fmt.Errorf("setting its size to %d bytes: %w", a.layout.size, err)
 	}
+	return nil
+}
+
+// writeHeader writes header and marks: those of the slots that are marked now.
+func (a *Arena) writeHeader(f file) error {
 	if err := f.allocate(0, a.layout.headerBytes()); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return fmt.Errorf("allocating its header: %w", err)
 	}
