@@ -20,11 +20,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// content is what a slot of a test holds in its version v (from 1).
+var contents sync.Map
+
+// content is what a slot of a test holds in its version v; not to be written.
 func content(slot, v, n int) []byte {
+	key := [3]int{slot, v, n}
+	if b, ok := contents.Load(key); ok {
+		return b.([]byte)
+	}
 	r := rand.NewChaCha8([32]byte{byte(slot), byte(slot >> 8), byte(v), byte(v >> 8), 77})
 	b := make([]byte, n)
 	_, _ = r.Read(b)
+	contents.Store(key, b)
 	return b
 }
 
