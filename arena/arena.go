@@ -137,14 +137,23 @@ func (a *Arena) bytes(slot int, state uint32) []byte {
 
 // enter checks the slot number and keeps the arena open; a.gate.leave() must follow if err is nil.
 func (a *Arena) enter(slot int) error {
-	if slot < 0 || slot >= len(a.slots) {
-		return fmt.Errorf("arena %v: slot %d does not exist, valid are 0 to %d", a.key, slot, len(a.slots)-1)
+	if err := a.exists(slot); err != nil {
+		return err
 	}
 	if !a.gate.enter() {
-		return fmt.Errorf("arena %v: %w", a.key, ErrClosed)
+		return a.shut()
 	}
 	return nil
 }
+
+func (a *Arena) exists(slot int) error {
+	if slot < 0 || slot >= len(a.slots) {
+		return fmt.Errorf("arena %v: slot %d does not exist, valid are 0 to %d", a.key, slot, len(a.slots)-1)
+	}
+	return nil
+}
+
+func (a *Arena) shut() error { return fmt.Errorf("arena %v: %w", a.key, ErrClosed) }
 
 // unmark takes the marked bit away and remembers why; false if another caller was first. The counters follow.
 func (a *Arena) unmark(slot int, why uint32) bool {

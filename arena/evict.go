@@ -5,36 +5,47 @@ import (
 	"fmt"
 )
 
-// Punch gives a slot's space back and unmarks it; a slot that is not valid is only released. Nobody may compute on it.
-func (a *Arena) Punch(slot int) error {
-	if err := a.enter(slot); err != nil {
-		return err
+// Punch gives the space of slots back and unmarks them; slots that are not valid are only released. Nobody may compute on them.
+// Many slots at once are cheaper: their marks are taken off the disk with one sync.
+func (a *Arena) Punch(slots ...int) error {
+	for _, slot := range slots {
+		if err := a.exists(slot); err != nil {
+			return err
+		}
+	}
+	if !a.gate.enter() {
+		return a.shut()
 	}
 	defer a.gate.leave()
 	a.changing.Lock()
 	defer a.changing.Unlock()
-	wasInFile := a.inFile(slot)
-	a.vacate(slot)
+	wasInFile := false
+	for _, slot := range slots {
+		wasInFile = wasInFile || a.inFile(slot)
+		a.vacate(slot)
+	}
 	if a.file == nil {
 		return nil
 	}
-	if err := a.punchFile(slot); err != nil && wasInFile {
-		return err // else the file held no bytes of it, and its disk may well be broken
+	if err := a.punchFile(slots); err != nil && wasInFile {
+		return err // else the file held no bytes of them, and its disk may well be broken
 	}
 	return nil
 }
 
-func (a *Arena) punchFile(slot int) error {
-	if err := a.erase([]int{slot}); err != nil {
+func (a *Arena) punchFile(slots []int) error {
+	if err := a.erase(slots); err != nil {
 		return fmt.Errorf("arena %v: %w", a.key, err)
 	}
-	err := a.file.punch(a.layout.offset(slot), a.layout.stride)
-	if errors.Is(err, errors.ErrUnsupported) {
-		a.store.sayOnce("punch", "arena folder %s: its file system can't give the room of single experts back", a.store.dir)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("arena %v: giving back the room of slot %d of %s: %w", a.key, slot, a.path, err)
+	for _, slot := range slots {
+		err := a.file.punch(a.layout.offset(slot), a.layout.stride)
+		if errors.Is(err, errors.ErrUnsupported) {
+			a.store.sayOnce("punch", "arena folder %s: its file system can't give the room of single experts back", a.store.dir)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("arena %v: giving back the room of slot %d of %s: %w", a.key, slot, a.path, err)
+		}
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ func (a *Arena) Fill(slots []int, fill func(slot int, dst []byte) error) error {
 	if err := a.checkList(slots); err != nil {
 		return err
 	}
-	if err := a.enter(slots[0]); err != nil {
-		return err
+	if !a.gate.enter() {
+		return a.shut()
 	}
 	defer a.gate.leave()
 	a.changing.Lock()
@@ -41,8 +41,8 @@ func (a *Arena) Fill(slots []int, fill func(slot int, dst []byte) error) error {
 func (a *Arena) checkList(slots []int) error {
 	listed := make(map[int]bool, len(slots))
 	for _, s := range slots {
-		if s < 0 || s >= len(a.slots) {
-			return fmt.Errorf("arena %v: slot %d does not exist, valid are 0 to %d", a.key, s, len(a.slots)-1)
+		if err := a.exists(s); err != nil {
+			return err
 		}
 		if listed[s] {
 			return fmt.Errorf("arena %v: slot %d is listed twice", a.key, s)

@@ -6,4 +6,4 @@ import "testing"
 
 func diskDir(t *testing.T) string { return t.TempDir() }
 
-func holdFolder(string) {}
+var roles map[string]func(dir string) error

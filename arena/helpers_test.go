@@ -13,9 +13,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("ARENA_TEST_HOLD"); dir != "" {
-		holdFolder(dir)
-		return
+	if role := os.Getenv("ARENA_TEST_ROLE"); role != "" {
+		if err := roles[role](os.Getenv("ARENA_TEST_DIR")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -12,22 +12,21 @@ import (
 )
 
 // holdFolder is the other process of TestLock: it holds the folder until its stdin ends.
-func holdFolder(dir string) {
+func holdFolder(dir string) error {
 	s, err := OpenStore(Options{Dir: dir})
 	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
+		return err
 	}
 	fmt.Println("held")
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
-	_ = s.Close()
+	return s.Close()
 }
 
 func TestLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	other := exec.Command(os.Args[0])
-	other.Env = append(os.Environ(), "ARENA_TEST_HOLD="+dir)
+	other.Env = append(os.Environ(), "ARENA_TEST_ROLE=hold", "ARENA_TEST_DIR="+dir)
 	stdin, err := other.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -123,6 +123,7 @@ func (w *world) run(t *rapid.T, at step) {
 
 // The same operations give the same histories with files, without, on a small disk, and with a disk that fails now and then.
 func TestSameHistoryEverywhere(t *testing.T) {
+	t.Parallel()
 	disk, full := t.TempDir(), ""
 	if shm, err := os.MkdirTemp("/dev/shm", "arena-test-"); err == nil { // much quicker
 		disk = shm
