@@ -1753,9 +1753,130 @@ TEXT ·quantizeAVX2(SB), NOSPLIT, $0-33
 	MOVQ    groups+24(FP), BX
 	VMOVDQU absMaskAVX2<>+0(SB), Y0
 	VMOVDQU packOrderAVX2<>+0(SB), Y1
-	MOVL    $0x7f800000, SI
-	VMOVSS  smallestNormalAVX2<>+0(SB), X2
-	VMOVSS  largestCodeAVX2<>+0(SB), X3
+	VMOVSS  largestCodeAVX2<>+0(SB), X2
+
+group:
+	VPAND        (DX), Y0, Y3
+	VPAND        32(DX), Y0, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VPAND        64(DX), Y0, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VPAND        96(DX), Y0, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VPAND        128(DX), Y0, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VPAND        160(DX), Y0, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VPAND        192(DX), Y0, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VPAND        224(DX), Y0, Y4
+	VPMAXSD      Y4, Y3, Y3
+	VEXTRACTI128 $0x01, Y3, X4
+	VPMAXSD      X3, X4, X3
+	VPSHUFD      $0x4e, X3, X4
+	VPMAXSD      X4, X3, X3
+	VPSHUFD      $0xb1, X3, X4
+	VPMAXSD      X4, X3, X3
+	VMOVD        X3, SI
+	VDIVSS       X2, X3, X3
+	VMOVD        X3, DI
+	CMPL         SI, $0x7f800000
+	JAE          infinite
+	CMPL         DI, $0x00800000
+	JB           zeros
+	MOVL         DI, (CX)
+	VMOVD        DI, X3
+	VPBROADCASTD X3, Y3
+	VMOVUPS      (DX), Y4
+	VMOVUPS      32(DX), Y5
+	VDIVPS       Y3, Y4, Y4
+	VDIVPS       Y3, Y5, Y5
+	VCVTPS2DQ    Y4, Y4
+	VCVTPS2DQ    Y5, Y5
+	VPACKSSDW    Y5, Y4, Y4
+	VMOVUPS      64(DX), Y5
+	VMOVUPS      96(DX), Y6
+	VDIVPS       Y3, Y5, Y5
+	VDIVPS       Y3, Y6, Y6
+	VCVTPS2DQ    Y5, Y5
+	VCVTPS2DQ    Y6, Y6
+	VPACKSSDW    Y6, Y5, Y5
+	VMOVUPS      128(DX), Y6
+	VMOVUPS      160(DX), Y7
+	VDIVPS       Y3, Y6, Y6
+	VDIVPS       Y3, Y7, Y7
+	VCVTPS2DQ    Y6, Y6
+	VCVTPS2DQ    Y7, Y7
+	VPACKSSDW    Y7, Y6, Y6
+	VMOVUPS      192(DX), Y7
+	VMOVUPS      224(DX), Y8
+	VDIVPS       Y3, Y7, Y7
+	VDIVPS       Y3, Y8, Y8
+	VCVTPS2DQ    Y7, Y7
+	VCVTPS2DQ    Y8, Y8
+	VPACKSSDW    Y8, Y7, Y3
+	VPACKSSWB    Y5, Y4, Y4
+	VPERMD       Y4, Y1, Y4
+	VPACKSSWB    Y3, Y6, Y3
+	VPERMD       Y3, Y1, Y3
+	VMOVDQU      Y4, (AX)
+	VMOVDQU      Y3, 32(AX)
+	JMP          next
+
+zeros:
+	VPXOR   Y3, Y3, Y3
+	VMOVSS  X3, (CX)
+	VMOVDQU Y3, (AX)
+	VMOVDQU Y3, 32(AX)
+
+next:
+	ADDQ $0x04, CX
+	ADDQ $0x40, AX
+	ADDQ $0x00000100, DX
+	SUBQ $0x01, BX
+	JNZ  group
+	MOVB $0x01, AL
+	VZEROUPPER
+	MOVB AL, ret+32(FP)
+	RET
+
+infinite:
+	MOVB $0x00, AL
+	VZEROUPPER
+	MOVB AL, ret+32(FP)
+	RET
+
+DATA packOrderAVX2<>+0(SB)/4, $0x00000000
+DATA packOrderAVX2<>+4(SB)/4, $0x00000004
+DATA packOrderAVX2<>+8(SB)/4, $0x00000001
+DATA packOrderAVX2<>+12(SB)/4, $0x00000005
+DATA packOrderAVX2<>+16(SB)/4, $0x00000002
+DATA packOrderAVX2<>+20(SB)/4, $0x00000006
+DATA packOrderAVX2<>+24(SB)/4, $0x00000003
+DATA packOrderAVX2<>+28(SB)/4, $0x00000007
+GLOBL packOrderAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA largestCodeAVX2<>+0(SB)/4, $0x42fe0000
+DATA largestCodeAVX2<>+4(SB)/4, $0x42fe0000
+DATA largestCodeAVX2<>+8(SB)/4, $0x42fe0000
+DATA largestCodeAVX2<>+12(SB)/4, $0x42fe0000
+DATA largestCodeAVX2<>+16(SB)/4, $0x42fe0000
+DATA largestCodeAVX2<>+20(SB)/4, $0x42fe0000
+DATA largestCodeAVX2<>+24(SB)/4, $0x42fe0000
+DATA largestCodeAVX2<>+28(SB)/4, $0x42fe0000
+GLOBL largestCodeAVX2<>(SB), RODATA|NOPTR, $32
+
+// func quantizeWeightsAVX2(codes *byte, scales *uint16, weights *float32, groups int)
+// Requires: AVX, AVX2
+TEXT ·quantizeWeightsAVX2(SB), NOSPLIT, $0-32
+	MOVQ    codes+0(FP), AX
+	MOVQ    scales+8(FP), CX
+	MOVQ    weights+16(FP), DX
+	MOVQ    groups+24(FP), BX
+	VMOVDQU absMaskAVX2<>+0(SB), Y0
+	VMOVDQU packOrderAVX2<>+0(SB), Y1
+	VMOVSS  largestCodeAVX2<>+0(SB), X2
+	VMOVDQU signBytesAVX2<>+0(SB), Y3
 
 group:
 	VPAND        (DX), Y0, Y4
@@ -1779,14 +1900,21 @@ group:
 	VPMAXSD      X5, X4, X4
 	VPSHUFD      $0xb1, X4, X5
 	VPMAXSD      X5, X4, X4
-	VMOVD        X4, DI
-	CMPL         DI, SI
-	JAE          infinite
-	VDIVSS       X3, X4, X4
-	VUCOMISS     X2, X4
+	VMOVD        X4, SI
+	VDIVSS       X2, X4, X4
+	VMOVD        X4, SI
+	MOVL         SI, DI
+	SHRL         $0x10, DI
+	ANDL         $0x01, DI
+	ADDL         DI, SI
+	ADDL         $0x00007fff, SI
+	SHRL         $0x10, SI
+	CMPL         SI, $0x00000080
 	JB           zeros
-	VMOVSS       X4, (CX)
-	VBROADCASTSS X4, Y4
+	MOVW         SI, (CX)
+	SHLL         $0x10, SI
+	VMOVD        SI, X4
+	VPBROADCASTD X4, Y4
 	VMOVUPS      (DX), Y5
 	VMOVUPS      32(DX), Y6
 	VDIVPS       Y4, Y5, Y5
@@ -1817,64 +1945,27 @@ group:
 	VPACKSSDW    Y9, Y8, Y4
 	VPACKSSWB    Y6, Y5, Y5
 	VPERMD       Y5, Y1, Y5
-	VMOVDQU      Y5, (AX)
 	VPACKSSWB    Y4, Y7, Y4
 	VPERMD       Y4, Y1, Y4
+	VPXOR        Y3, Y5, Y5
+	VMOVDQU      Y5, (AX)
+	VPXOR        Y3, Y4, Y4
 	VMOVDQU      Y4, 32(AX)
 	JMP          next
 
 zeros:
-	VPXOR   Y4, Y4, Y4
-	VMOVSS  X4, (CX)
-	VMOVDQU Y4, (AX)
-	VMOVDQU Y4, 32(AX)
+	MOVW    $0x0000, (CX)
+	VMOVDQU Y3, (AX)
+	VMOVDQU Y3, 32(AX)
 
 next:
-	ADDQ $0x04, CX
+	ADDQ $0x02, CX
 	ADDQ $0x40, AX
 	ADDQ $0x00000100, DX
 	SUBQ $0x01, BX
 	JNZ  group
-	MOVB $0x01, AL
 	VZEROUPPER
-	MOVB AL, ret+32(FP)
 	RET
-
-infinite:
-	MOVB $0x00, AL
-	VZEROUPPER
-	MOVB AL, ret+32(FP)
-	RET
-
-DATA packOrderAVX2<>+0(SB)/4, $0x00000000
-DATA packOrderAVX2<>+4(SB)/4, $0x00000004
-DATA packOrderAVX2<>+8(SB)/4, $0x00000001
-DATA packOrderAVX2<>+12(SB)/4, $0x00000005
-DATA packOrderAVX2<>+16(SB)/4, $0x00000002
-DATA packOrderAVX2<>+20(SB)/4, $0x00000006
-DATA packOrderAVX2<>+24(SB)/4, $0x00000003
-DATA packOrderAVX2<>+28(SB)/4, $0x00000007
-GLOBL packOrderAVX2<>(SB), RODATA|NOPTR, $32
-
-DATA smallestNormalAVX2<>+0(SB)/4, $0x00800000
-DATA smallestNormalAVX2<>+4(SB)/4, $0x00800000
-DATA smallestNormalAVX2<>+8(SB)/4, $0x00800000
-DATA smallestNormalAVX2<>+12(SB)/4, $0x00800000
-DATA smallestNormalAVX2<>+16(SB)/4, $0x00800000
-DATA smallestNormalAVX2<>+20(SB)/4, $0x00800000
-DATA smallestNormalAVX2<>+24(SB)/4, $0x00800000
-DATA smallestNormalAVX2<>+28(SB)/4, $0x00800000
-GLOBL smallestNormalAVX2<>(SB), RODATA|NOPTR, $32
-
-DATA largestCodeAVX2<>+0(SB)/4, $0x42fe0000
-DATA largestCodeAVX2<>+4(SB)/4, $0x42fe0000
-DATA largestCodeAVX2<>+8(SB)/4, $0x42fe0000
-DATA largestCodeAVX2<>+12(SB)/4, $0x42fe0000
-DATA largestCodeAVX2<>+16(SB)/4, $0x42fe0000
-DATA largestCodeAVX2<>+20(SB)/4, $0x42fe0000
-DATA largestCodeAVX2<>+24(SB)/4, $0x42fe0000
-DATA largestCodeAVX2<>+28(SB)/4, $0x42fe0000
-GLOBL largestCodeAVX2<>(SB), RODATA|NOPTR, $32
 
 // func siluMultiplyAVX2(dst *float32, gate *float32, up *float32, n int)
 // Requires: AVX, AVX2, FMA3

@@ -63,10 +63,15 @@ func bf16Rows3AVX2(acc *float32, stride int, weights *byte, x0 *float32, x1 *flo
 //go:noescape
 func largestBitsAVX2(x *float32, n int) uint32
 
-// quantizeAVX2 quantises whole groups of 64 columns; false if one is not finite.
+// quantizeAVX2 quantises whole groups of 64 activations; false if one is not finite.
 //
 //go:noescape
 func quantizeAVX2(codes *int8, scales *float32, x *float32, groups int) bool
+
+// quantizeWeightsAVX2 quantises whole groups of 64 finite weights to bytes code+128 with bfloat16 scales.
+//
+//go:noescape
+func quantizeWeightsAVX2(codes *byte, scales *uint16, weights *float32, groups int)
 
 // siluMultiplyAVX2 stores silu(gate)·up; n is a positive multiple of 8.
 //

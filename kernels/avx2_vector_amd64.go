@@ -7,7 +7,7 @@ const callElements = 16384
 
 // Each ...Vectors function does whole vectors in assembly and leaves the rest to the reference.
 
-func quantizeRowAVX2(codes []int8, scales, x []float32) bool {
+func quantizeVectors(codes []int8, scales, x []float32) bool {
 	const step = callElements / GroupColumns
 	whole := len(x) / GroupColumns
 	for g := 0; g < whole; g += step {
@@ -23,7 +23,21 @@ func quantizeCall(codes []int8, scales, x []float32, groups int) bool {
 	return quantizeAVX2(&codes[0], &scales[0], &x[0], groups)
 }
 
-func finiteAVX2(x []float32) bool {
+func quantizeWeightsVectors(codes []byte, scales []uint16, weights []float32) {
+	const step = callElements / GroupColumns
+	whole := len(weights) / GroupColumns
+	for g := 0; g < whole; g += step {
+		quantizeWeightsCall(codes[g*GroupColumns:], scales[g:], weights[g*GroupColumns:], min(step, whole-g))
+	}
+	quantizeWeightsGeneric(codes[whole*GroupColumns:], scales[whole:], weights[whole*GroupColumns:])
+}
+
+//go:noinline
+func quantizeWeightsCall(codes []byte, scales []uint16, weights []float32, groups int) {
+	quantizeWeightsAVX2(&codes[0], &scales[0], &weights[0], groups)
+}
+
+func finiteVectors(x []float32) bool {
 	for len(x) >= 8 {
 		n := min(len(x)&^7, callElements)
 		if largestBitsCall(x[:n]) >= 0x7f800000 {

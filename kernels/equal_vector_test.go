@@ -17,7 +17,7 @@ type results struct {
 
 func (r *results) add(x ...float32) { r.floats = append(r.floats, x...) }
 
-func addInts[T int8 | uint16 | int64](r *results, x []T) {
+func addInts[T int8 | uint8 | uint16 | int64](r *results, x []T) {
 	for _, v := range x {
 		r.ints = append(r.ints, int64(v))
 	}
@@ -42,6 +42,15 @@ var vectorOperations = []struct {
 			r.ints = append(r.ints, -1)
 		}
 		r.add(a.Values...)
+	}},
+	{"quantizeWeights", func(s *Set, in *inputs, n int, r *results) {
+		if in.kind == notFinite { // Pack refuses them before
+			in.kind = wide
+		}
+		codes, scales := buffer[byte](in, PaddedColumns(n)), buffer[uint16](in, Groups(n))
+		s.operations.quantizeWeights(codes, scales, in.floats(n))
+		addInts(r, codes)
+		addInts(r, scales)
 	}},
 	{"SiLUMultiply", func(s *Set, in *inputs, n int, r *results) {
 		dst := buffer[float32](in, n)

@@ -2,46 +2,61 @@ package kernels
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 )
 
+// BenchmarkMultiply multiplies a matrix of an expert's size, which stays in the cache. MB/s are of packed weights.
 func BenchmarkMultiply(b *testing.B) {
-	const outputs, columns = 768, 2048
 	for _, f := range Formats() {
-		m := Matrix{f, outputs, columns, make([]byte, MatrixBytes(f, outputs, columns))}
-		if err := Pack(m, func(o int, dst []float32) {
-			r := rand.New(rand.NewPCG(1, uint64(o)))
-			for i := range dst {
-				dst[i] = float32(r.NormFloat64())
-			}
-		}); err != nil {
+		for _, rows := range []int{1, 8, 64} {
+			benchmarkMultiply(b, f, 768, 2048, rows, "")
+		}
+	}
+}
+
+// BenchmarkMultiplyFromMemory multiplies matrices that don't fit a cache: MB/s is what one thread reads from memory.
+func BenchmarkMultiplyFromMemory(b *testing.B) {
+	for _, f := range Formats() {
+		for _, mebibytes := range []int{64, 512} {
+			const columns = 2048
+			outputs := mebibytes << 20 / blockBytes(f, columns) * BlockOutputs
+			benchmarkMultiply(b, f, outputs, columns, 1, fmt.Sprintf("MiB=%d/", mebibytes))
+		}
+	}
+}
+
+func benchmarkMultiply(b *testing.B, f Format, outputs, columns, rows int, size string) {
+	in := newInputs(b, 1, ordinary)
+	// Packed once for one block; the others are copies, since only their place matters.
+	m := in.matrix(f, BlockOutputs, columns)
+	block := m.Data
+	m.Outputs, m.Data = outputs, nil
+	for _, name := range Available() {
+		s, err := Select(name)
+		if err != nil {
 			b.Fatal(err)
 		}
-		for _, rows := range []int{1, 8, 64} {
-			for _, name := range Available() {
-				s, _ := Select(name)
-				var a Activations
-				a.Reset(f.Quantized(), rows, columns)
-				x := make([]float32, columns)
-				r := rand.New(rand.NewPCG(2, 2))
-				index := make([]int32, rows)
-				for i := range rows {
-					for j := range x {
-						x[j] = float32(r.NormFloat64())
-					}
-					s.Prepare(&a, i, x)
-					index[i] = int32(i)
-				}
-				dst := make([]float32, rows*outputs)
-				b.Run(fmt.Sprintf("format=%v/rows=%d/kernels=%s", f, rows, name), func(b *testing.B) {
-					b.SetBytes(int64(len(m.Data)))
-					for b.Loop() {
-						s.Multiply(dst, outputs, m, &a, index, 0, outputs)
-					}
-					b.ReportMetric(float64(b.N)*float64(rows*outputs*columns)/b.Elapsed().Seconds()/1e9, "GMAC/s")
-				})
-			}
+		if size != "" && s == &generic {
+			continue // bound by computing
 		}
+		a := in.activations(f.Quantized(), rows, columns)
+		index := make([]int32, rows)
+		for i := range index {
+			index[i] = int32(i)
+		}
+		dst := make([]float32, rows*outputs)
+		b.Run(fmt.Sprintf("format=%v/%srows=%d/kernels=%s", f, size, rows, name), func(b *testing.B) {
+			if m.Data == nil {
+				m.Data = make([]byte, MatrixBytes(f, outputs, columns))
+				for rest := m.Data; len(rest) > 0; rest = rest[len(block):] {
+					copy(rest, block)
+				}
+			}
+			b.SetBytes(int64(len(m.Data)))
+			for b.Loop() {
+				s.Multiply(dst, outputs, m, a, index, 0, outputs)
+			}
+			b.ReportMetric(float64(b.N)*float64(rows*outputs*columns)/b.Elapsed().Seconds()/1e9, "GMAC/s")
+		})
 	}
 }

@@ -2,7 +2,9 @@ package kernels
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 )
 
 // Known lists the names of all implementations in this build, best first, whatever this CPU can run.
@@ -40,6 +42,12 @@ func Select(name string) (*Set, error) {
 	}
 	return nil, fmt.Errorf("unknown kernels %q; valid here: auto, %s", name, strings.Join(Available(), ", "))
 }
+
+// best is the best implementation that this CPU runs.
+var best = sync.OnceValue(func() *Set {
+	i := slices.IndexFunc(implementations, func(s *Set) bool { return len(s.missing()) == 0 })
+	return implementations[i] // there is always generic
+})
 
 // missing lists the CPU features that the implementation needs and this CPU lacks. All are asked for one by one: a feature
 // may be switched off (GODEBUG=cpu.avx2=off) while one that builds on it is still reported.

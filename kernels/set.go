@@ -14,6 +14,8 @@ type operations struct {
 	// quantize fills the codes (padding included) and scales of one row; false if x is not finite.
 	quantize func(codes []int8, scales, x []float32) bool
 	finite   func(x []float32) bool
+	// quantizeWeights fills the bytes (padding included) and bfloat16 scales of one output.
+	quantizeWeights func(codes []byte, scales []uint16, weights []float32)
 	// Products of some blocks with some rows; see Set.Multiply.
 	multiplyFloat, multiplyQ8 multiplyFunc
 

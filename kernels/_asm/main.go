@@ -21,6 +21,7 @@ func main() {
 
 	largestBits()
 	quantize()
+	quantizeWeights()
 	siluMultiply()
 	expMinus()
 	squareLanes()
