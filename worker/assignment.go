@@ -61,7 +61,7 @@ func (p *process) supersedes(m *transport.Assign) error {
 	case m.Coordinator != now.Coordinator && m.Term == now.Term:
 		// Two coordinators at once. Were the present one gone, its silence would have freed the worker (checkSilence).
 		return refuse(transport.CodeRefused, "worker %s works for coordinator %s; it is free after %v without a word of it",
-			p.o.ID, now.Coordinator, coordinatorSilence)
+			p.o.ID, now.Coordinator, transport.SilenceLimit)
 	case m.Term == now.Term && m.Epoch < now.Epoch:
 		return refuse(transport.CodeWrongEpoch, "assignment of epoch %d, worker %s has epoch %d", m.Epoch, p.o.ID, now.Epoch)
 	case m.Term == now.Term && m.Epoch == now.Epoch && !equalLayers(m.Layers, now.Layers):
@@ -148,7 +148,7 @@ func (p *process) stopLoading() {
 // checkSilence frees the worker for another coordinator when its own has not been heard for long. Shards stay as they are, so that an
 // equal assignment is ready at once, and so does a load in progress.
 func (p *process) checkSilence(seconds float64) {
-	if seconds < coordinatorSilence.Seconds() {
+	if seconds < transport.SilenceLimit.Seconds() {
 		return
 	}
 	p.mu.Lock()

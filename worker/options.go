@@ -3,7 +3,6 @@ package worker
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 
 	"github.com/moepool/moepool/kernels"
@@ -112,8 +111,20 @@ const longestHost = 40
 // have become "-".
 func DefaultID(node, index, perNode int) string {
 	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "host-" + runtime.GOOS
+	if err != nil {
+		host = ""
+	}
+	id := fmt.Sprintf("%s-node%d", cleanHost(host), max(node, 0))
+	if perNode > 1 {
+		id += fmt.Sprintf("-%d", index)
+	}
+	return id
+}
+
+// cleanHost makes a host's name part of an id.
+func cleanHost(host string) string {
+	if host == "" {
+		return "host"
 	}
 	host = strings.Map(func(r rune) rune {
 		switch {
@@ -122,12 +133,5 @@ func DefaultID(node, index, perNode int) string {
 		}
 		return '-'
 	}, host)
-	if len(host) > longestHost {
-		host = host[:longestHost]
-	}
-	id := fmt.Sprintf("%s-node%d", host, max(node, 0))
-	if perNode > 1 {
-		id += fmt.Sprintf("-%d", index)
-	}
-	return id
+	return host[:min(len(host), longestHost)]
 }

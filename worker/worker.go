@@ -11,10 +11,7 @@ import (
 
 // How long a worker waits.
 const (
-	beatInterval      = time.Second
 	residencyInterval = 10 * time.Second
-	// coordinatorSilence is after how long without a word of its coordinator a worker is free for another.
-	coordinatorSilence = 5 * time.Second
 	// drainTimeout is how long running work may take when the worker is told to end.
 	drainTimeout = 10 * time.Second
 	// orphanTimeout is how long a worker takes to end after its parent.
@@ -89,7 +86,7 @@ func (p *process) connect(ctx context.Context, parent <-chan struct{}) (*transpo
 
 // live sends beats until the worker has to end. orphan: because its parent did.
 func (p *process) live(ctx context.Context, r *transport.Responder, parent <-chan struct{}) (orphan bool, err error) {
-	tick := time.NewTicker(beatInterval)
+	tick := time.NewTicker(transport.ProgressInterval)
 	defer tick.Stop()
 	look := time.NewTicker(residencyInterval)
 	defer look.Stop()
