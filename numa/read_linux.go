@@ -16,14 +16,26 @@ func Read() (*Topology, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !t.Known {
-		var info unix.Sysinfo_t
-		if unix.Sysinfo(&info) == nil {
-			n := &t.Nodes[0]
-			n.MemoryBytes = int64(info.Totalram) * int64(info.Unit)
-			n.FreeBytes = int64(info.Freeram) * int64(info.Unit)
-			n.AvailableBytes = n.FreeBytes
-		}
+	if len(t.Nodes) == 1 {
+		t.Nodes[0].wholeMemory()
 	}
 	return t, nil
+}
+
+// wholeMemory gives the only node all memory of the host, where sysfs knows less: it says nothing, or (in virtual machines whose
+// memory was resized) leaves a part out.
+func (n *Node) wholeMemory() {
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return
+	}
+	unit := int64(info.Unit)
+	missing := int64(info.Totalram)*unit - n.MemoryBytes
+	if missing <= 0 {
+		return
+	}
+	free := int64(info.Freeram) * unit
+	n.AvailableBytes += max(0, free-n.FreeBytes)
+	n.MemoryBytes += missing
+	n.FreeBytes = free
 }

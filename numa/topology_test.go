@@ -227,7 +227,9 @@ func TestReadThisHost(t *testing.T) {
 	if cpus != runtime.NumCPU() {
 		t.Errorf("the nodes have %d CPUs, the runtime may use %d", cpus, runtime.NumCPU())
 	}
-	if runtime.GOOS == "linux" && topology.Nodes[0].MemoryBytes == 0 {
-		t.Error("the memory size of the first node is unknown")
+	for _, n := range topology.Nodes {
+		if runtime.GOOS == "linux" && (n.MemoryBytes <= 0 || n.FreeBytes > n.MemoryBytes || n.AvailableBytes < n.FreeBytes) {
+			t.Errorf("memory of node %d: %+v", n.ID, n)
+		}
 	}
 }

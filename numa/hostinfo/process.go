@@ -117,8 +117,12 @@ type Mapped struct {
 }
 
 // Mapped reads /proc/PID/smaps for the files whose paths begin with prefix. The kernel walks the page tables for it: some ms per
-// mapped GB.
+// mapped GB; a process that maps none of them costs little.
 func (h Host) Mapped(pid int, prefix string) (Mapped, error) {
+	maps, err := fs.ReadFile(h.Root, file(pid, "maps"))
+	if err == nil && !bytes.Contains(maps, []byte(prefix)) {
+		return Mapped{}, nil
+	}
 	smaps, err := h.Root.Open(file(pid, "smaps"))
 	if err != nil {
 		return Mapped{}, err
