@@ -17,6 +17,9 @@ func (r *Requester) NewExchange(outstanding int) *Exchange {
 	return &Exchange{r, make(chan Reply, 4*outstanding+16)}
 }
 
+// NextRequest is as Requester.NextRequest.
+func (x *Exchange) NextRequest() uint64 { return x.requester.NextRequest() }
+
 // Send is as Requester.Send; its replies come from Receive.
 func (x *Exchange) Send(worker string, w *Work) error {
 	return x.requester.send(worker, w, x.replies, true)

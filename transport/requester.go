@@ -28,6 +28,7 @@ type Requester struct {
 	messages     chan *nats.Msg
 	subscription *nats.Subscription
 	malformed    atomic.Uint64
+	requests     atomic.Uint64
 	closing      chan struct{}
 	done         sync.WaitGroup
 
@@ -210,6 +211,9 @@ func (r *Requester) remove(i int) {
 	r.waiting[i], r.waiting[last] = r.waiting[last], waiting{}
 	r.waiting = r.waiting[:last]
 }
+
+// NextRequest gives a request id that no other has.
+func (r *Requester) NextRequest() uint64 { return r.requests.Add(1) }
 
 // Forget drops whatever comes later for a request id, of all workers.
 func (r *Requester) Forget(request uint64) {

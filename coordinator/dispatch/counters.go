@@ -1,0 +1,74 @@
+package dispatch
+
+import (
+	"math/bits"
+	"sync"
+	"time"
+
+	"github.com/moepool/moepool/transport"
+)
+
+// WorkerCounters are what one worker's requests have cost since the start.
+type WorkerCounters struct {
+	Requests    uint64
+	Failures    uint64 // requests that ended because of this worker
+	Latency     time.Duration
+	ComputeTime time.Duration
+	QueueTime   time.Duration
+	Hits        uint64 // expert parts that were resident
+	Misses      uint64
+	BytesRead   uint64
+	Rows        uint64
+}
+
+// counters holds WorkerCounters by worker.
+type counters struct {
+	mu      sync.Mutex
+	workers map[string]*WorkerCounters
+}
+
+func (c *counters) of(worker string) *WorkerCounters {
+	n := c.workers[worker]
+	if n == nil {
+		n = &WorkerCounters{}
+		c.workers[worker] = n
+	}
+	return n
+}
+
+func (c *counters) result(worker string, r *transport.Result, latency time.Duration) (hits, misses int) {
+	for _, b := range r.Hits {
+		hits += bits.OnesCount8(b)
+	}
+	hits = min(hits, len(r.Parts)) // bits beyond the last part mean nothing
+	misses = len(r.Parts) - hits
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.of(worker)
+	n.Requests++
+	n.Latency += latency
+	n.ComputeTime += time.Duration(r.ComputeTime)
+	n.QueueTime += time.Duration(r.QueueTime)
+	n.Hits += uint64(hits)
+	n.Misses += uint64(misses)
+	n.BytesRead += uint64(r.BytesRead)
+	n.Rows += uint64(r.Rows)
+	return hits, misses
+}
+
+func (c *counters) failure(worker string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of(worker).Failures++
+}
+
+// Counters gives the counters of every worker that was asked for something.
+func (d *Dispatcher) Counters() map[string]WorkerCounters {
+	d.counters.mu.Lock()
+	defer d.counters.mu.Unlock()
+	all := make(map[string]WorkerCounters, len(d.counters.workers))
+	for id, n := range d.counters.workers {
+		all[id] = *n
+	}
+	return all
+}
