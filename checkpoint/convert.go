@@ -25,13 +25,18 @@ func convert(dtype DType, dst []float32, src []byte) {
 
 // convertBF16 widens bfloat16: its 16 bits are the upper half of a float32.
 func convertBF16(dst []float32, src []byte) {
-	for len(dst) >= 4 && len(src) >= 8 {
-		four := binary.LittleEndian.Uint64(src)
-		dst[0] = math.Float32frombits(uint32(four) << 16)
-		dst[1] = math.Float32frombits(uint32(four) & 0xffff0000)
-		dst[2] = math.Float32frombits(uint32(four>>32) << 16)
-		dst[3] = math.Float32frombits(uint32(four>>32) & 0xffff0000)
-		dst, src = dst[4:], src[8:]
+	for len(dst) >= 8 && len(src) >= 16 {
+		out, in := (*[8]float32)(dst), (*[16]byte)(src)
+		first, second := binary.LittleEndian.Uint64(in[:8]), binary.LittleEndian.Uint64(in[8:])
+		out[0] = math.Float32frombits(uint32(first) << 16)
+		out[1] = math.Float32frombits(uint32(first) & 0xffff0000)
+		out[2] = math.Float32frombits(uint32(first>>32) << 16)
+		out[3] = math.Float32frombits(uint32(first>>32) & 0xffff0000)
+		out[4] = math.Float32frombits(uint32(second) << 16)
+		out[5] = math.Float32frombits(uint32(second) & 0xffff0000)
+		out[6] = math.Float32frombits(uint32(second>>32) << 16)
+		out[7] = math.Float32frombits(uint32(second>>32) & 0xffff0000)
+		dst, src = dst[8:], src[16:]
 	}
 	for i := range dst {
 		dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(src[2*i:])) << 16)
