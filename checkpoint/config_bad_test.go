@@ -42,7 +42,7 @@ func TestBadConfigs(t *testing.T) {
 		{"qwen3_moe", o{"model_type": 7}, "model_type: expected a string, found 7"},
 		{"qwen3_moe", o{"hidden_size": 0}, "hidden_size: must be from 1 to 1048576, found 0"},
 		{"qwen3_moe", o{"hidden_size": -64}, "hidden_size: must be from 1"},
-		{"qwen3_moe", o{"hidden_size": 1 << 40}, "found 1099511627776"},
+		{"qwen3_moe", o{"hidden_size": int64(1 << 40)}, "found 1099511627776"},
 		{"qwen3_moe", o{"hidden_size": "64"}, `hidden_size: expected a whole number, found "64"`},
 		{"qwen3_moe", o{"hidden_size": 64.5}, "hidden_size: expected a whole number, found 64.5"},
 		{"qwen3_moe", o{"hidden_size": json.RawMessage("99999999999999999999")}, "hidden_size: expected a whole number"},
