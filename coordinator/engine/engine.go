@@ -51,8 +51,8 @@ func New(cp *checkpoint.Checkpoint, o Options) (*Engine, error) {
 		frequencies: kernels.InverseFrequencies(c.RopeTheta, c.HeadDim),
 	}
 	for p := range o.Parts {
-		if c.Experts == 0 {
-			break
+		if o.ExpertFormat == 0 {
+			break // a model without routed experts
 		}
 		from, to := kernels.PartRange(o.ExpertFormat, c.ExpertIntermediate, o.Parts, p)
 		shape := kernels.ExpertShape{Format: o.ExpertFormat, Hidden: c.Hidden, Intermediate: to - from}

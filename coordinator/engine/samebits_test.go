@@ -103,7 +103,7 @@ func TestSameBitsFullProduct(t *testing.T) {
 	t.Parallel()
 	cp := synthetic(t, "qwen2_moe", nil)
 	tokens := randomTokens(10, cp.Config().Vocabulary, 5)
-	for _, format := range []kernels.Format{kernels.BF16, kernels.Q8} {
+	for _, format := range matrixFormats {
 		for parts := 1; parts <= 3; parts++ {
 			t.Run(fmt.Sprintf("%s/parts=%d", format, parts), func(t *testing.T) {
 				t.Parallel()
@@ -140,7 +140,7 @@ func TestSameBitsPairwise(t *testing.T) {
 			cp := synthetic(t, test.family, test.change)
 			tokens := randomTokens(test.positions, cp.Config().Vocabulary, 6)
 			// Every value of a setting meets every format, number of parts and implementation.
-			for i, format := range []kernels.Format{kernels.BF16, kernels.Q8} {
+			for i, format := range matrixFormats {
 				for parts := 1; parts <= 3; parts++ {
 					t.Run(fmt.Sprintf("%s/parts=%d", format, parts), func(t *testing.T) {
 						t.Parallel()
