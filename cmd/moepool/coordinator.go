@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/serve"
+	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/transport"
+)
+
+// serverFlags are the flags of `coordinator`.
+type serverFlags struct {
+	model       modelFlags
+	coordinator coordinatorFlags
+	nats        natsFlags
+	listen      string
+	workers     int
+	http        string
+	asJSON      bool
+}
+
+// coordinatorReady is what `coordinator --json` prints when it serves.
+type coordinatorReady struct {
+	NATS    string   `json:"nats"`
+	Cluster string   `json:"cluster"`
+	HTTP    string   `json:"http"`
+	Workers []string `json:"workers"`
+}
+
+func newCoordinatorCommand() *cobra.Command {
+	f := &serverFlags{}
+	cmd := &cobra.Command{
+		Use:   "coordinator",
+		Short: "Run the coordinator alone: it waits for workers and serves generate requests on NATS",
+		Long: `Runs a NATS server (or uses --nats), waits for --workers workers, gives each its experts, and answers "moepool run --nats URL".
+
+  moepool coordinator --listen 127.0.0.1:4222 --token-file token --workers 2
+  moepool worker --nats nats://127.0.0.1:4222 --token-file token --all-nodes
+  moepool run    --nats nats://127.0.0.1:4222 --token-file token "And it came to pass"`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	f.model.register(flags)
+	f.coordinator.register(flags)
+	f.nats.register(flags)
+	flags.StringVar(&f.listen, "listen", "", "address of the embedded NATS server (default: 127.0.0.1 and a free port)")
+	flags.IntVar(&f.workers, "workers", 1, "workers to wait for")
+	flags.StringVar(&f.http, "http", "127.0.0.1:9464", "address of /metrics, /healthz and /readyz; none: not served")
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object when it serves")
+	cmd.MarkFlagsMutuallyExclusive("listen", "nats")
+	return cmd
+}
+
+func (f *serverFlags) run(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	if f.workers < 1 {
+		return usageError{fmt.Errorf("--workers is %d, it must be at least 1", f.workers)}
+	}
+	dir, format, set, err := f.model.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	topology, err := numa.Read()
+	if err != nil {
+		return err
+	}
+	options, err := f.coordinator.options(format, set, topology)
+	if err != nil {
+		return err
+	}
+	log := newLogger("")
+	if options.Connect, err = f.nats.options("moepool coordinator", log.Printf); err != nil {
+		return err
+	}
+	url := f.nats.url
+	if url == "" {
+		server, err := transport.StartServer(transport.ServerOptions{Listen: f.listen, Token: options.Connect.Token})
+		if err != nil {
+			return fmt.Errorf("--listen: %w", err)
+		}
+		defer server.Close()
+		options.Connect.Server, url = server, server.URL()
+		if options.Connect.Token == "" {
+			log.Printf("NATS listens on %s; workers and clients need this token (%s): %s", url, tokenVariable, server.Token())
+		} else {
+			log.Printf("NATS listens on %s", url)
+		}
+	}
+	bars := newBars(log, true)
+	defer bars.finish()
+	options.ModelDir, options.ExpertFormat, options.Parts = dir, format, f.model.parts
+	options.Cluster, options.Workers = f.nats.cluster, f.workers
+	metrics := serve.NewMetrics()
+	options.Log, options.Progress, options.ObserveWorker = log.Printf, bars.progress, metrics.ObserveWorker
+	c, err := coordinator.Open(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	log.Printf("waiting for %d worker(s) of cluster %s", f.workers, f.nats.cluster)
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	bars.finish()
+	metrics.Attach(c)
+	return f.serve(ctx, c, metrics, url, log)
+}
+
+// serve answers until ctx ends.
+func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, metrics *serve.Metrics, url string, log *logger) error {
+	ready := coordinatorReady{NATS: url, Cluster: f.nats.cluster, Workers: []string{}}
+	if f.http != "none" {
+		address, stop, err := serve.HTTP(f.http, c, metrics)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		ready.HTTP = address
+	}
+	stop, err := serve.Generate(c, f.nats.cluster, f.coordinator.prefillChunk, metrics)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	for _, b := range c.Members.Workers() {
+		ready.Workers = append(ready.Workers, b.Worker)
+	}
+	if f.asJSON {
+		if err := printJSON(os.Stdout, ready); err != nil {
+			return err
+		}
+	}
+	log.Printf("ready: %d worker(s), metrics on http://%s/metrics", len(ready.Workers), ready.HTTP)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/moepool/moepool/arena"
+	"github.com/moepool/moepool/coordinator/attention"
+	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/demo"
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/transport"
+)
+
+// modelFlags say which model is used and how its experts are stored; coordinator and workers must agree on them.
+type modelFlags struct {
+	model   string
+	format  string
+	parts   int
+	kernels string
+}
+
+func (f *modelFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.model, "model", "", "Hugging Face model folder (default: the embedded demo model)")
+	flags.StringVar(&f.format, "format", "q8", "weight format of the experts: f32, bf16 or q8")
+	flags.IntVar(&f.parts, "parts", 1, "parts that each expert is packed in, along its intermediate dimension")
+	flags.StringVar(&f.kernels, "kernels", "auto", "kernels to use: auto, "+strings.Join(kernels.Known(), ", "))
+}
+
+// resolve checks the flags and finds the model folder.
+func (f *modelFlags) resolve(ctx context.Context) (dir string, format kernels.Format, set *kernels.Set, err error) {
+	if format, err = kernels.ParseFormat(f.format); err != nil {
+		return "", 0, nil, usageError{fmt.Errorf("--format: %w", err)}
+	}
+	if f.parts < 1 {
+		return "", 0, nil, usageError{fmt.Errorf("--parts is %d, it must be at least 1", f.parts)}
+	}
+	if set, err = kernels.Select(f.kernels); err != nil {
+		return "", 0, nil, usageError{fmt.Errorf("--kernels: %w", err)}
+	}
+	dir = f.model
+	if dir == "" {
+		dir, err = demo.Dir(ctx)
+	}
+	return dir, format, set, err
+}
+
+// coordinatorFlags configure the running model.
+type coordinatorFlags struct {
+	denseFormat     string
+	kvFormat        string
+	context         int
+	threads         int
+	prefillChunk    int
+	expertBudget    string
+	budgetPrefill   bool
+	budgetRescue    bool
+	budgetResidency string
+}
+
+func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.denseFormat, "dense-format", "", "weight format of attention, shared and dense FFN and LM head (default: --format)")
+	flags.StringVar(&f.kvFormat, "kv-format", "", "format of the KV cache: f32 or bf16 (default: f32 with f32 weights, else bf16)")
+	flags.IntVar(&f.context, "context", 0, "most positions of a sequence (default: the model's, at most 8192)")
+	flags.IntVar(&f.threads, "coordinator-threads", 0, "threads of the coordinator (default: the allowed physical cores)")
+	flags.IntVar(&f.prefillChunk, "prefill-chunk", 0, "prompt positions computed in one step (default 512)")
+	flags.StringVar(&f.expertBudget, "expert-budget", "off", "most distinct experts of a layer for a batch: off, N or count=N")
+	flags.BoolVar(&f.budgetPrefill, "budget-prefill", false, "let the budget cut prefill too (costs much quality)")
+	flags.BoolVar(&f.budgetRescue, "budget-rescue", true, "a row never loses its last expert")
+	flags.StringVar(&f.budgetResidency, "budget-residency", "observed",
+		"which experts count as resident for the budget: observed, none, or a list of expert ids (to measure a budget's worst case)")
+}
+
+// policy is the budget that the flags ask for.
+func (f *coordinatorFlags) policy() (budget.Policy, error) {
+	p, err := budget.Parse(f.expertBudget)
+	if err != nil {
+		return p, usageError{fmt.Errorf("--expert-budget: %w", err)}
+	}
+	p.Prefill, p.Rescue = f.budgetPrefill, f.budgetRescue
+	return p, nil
+}
+
+// formats resolves the dense and KV formats against the experts' format (DESIGN §3).
+func (f *coordinatorFlags) formats(experts kernels.Format) (kernels.Format, attention.Format, error) {
+	dense := experts
+	if f.denseFormat != "" {
+		var err error
+		if dense, err = kernels.ParseFormat(f.denseFormat); err != nil {
+			return 0, "", usageError{fmt.Errorf("--dense-format: %w", err)}
+		}
+	}
+	switch kv := attention.Format(f.kvFormat); kv {
+	case "":
+		if dense == kernels.F32 && experts == kernels.F32 {
+			return dense, attention.F32, nil
+		}
+		return dense, attention.BF16, nil
+	case attention.F32, attention.BF16:
+		return dense, kv, nil
+	default:
+		return 0, "", usageError{fmt.Errorf("--kv-format is %q, valid are f32 and bf16", f.kvFormat)}
+	}
+}
+
+// arenaFlags say where packed experts are kept.
+type arenaFlags struct {
+	dir        string
+	strictNUMA bool
+}
+
+func (f *arenaFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.dir, "arena-dir", "", "folder of packed experts, reused on the next start; none: anonymous memory (default: the user's cache folder)")
+	flags.BoolVar(&f.strictNUMA, "strict-numa", false, "bind memory strictly to the node; less than 95 % local pages is an error")
+}
+
+func (f *arenaFlags) folder() (string, error) {
+	switch f.dir {
+	case "none":
+		return "", nil
+	case "", "default":
+		return arena.DefaultDir()
+	}
+	return f.dir, nil
+}
+
+// natsFlags say how to reach NATS.
+type natsFlags struct {
+	url       string
+	cluster   string
+	tokenFile string
+	creds     string
+	nkey      string
+	ca        string
+	cert      string
+	key       string
+}
+
+const tokenVariable = "MOEPOOL_NATS_TOKEN"
+
+func (f *natsFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.url, "nats", "", "URL of a NATS server, or a comma-separated list (default: an embedded server)")
+	flags.StringVar(&f.cluster, "cluster", transport.DefaultCluster, "name that separates moepool clusters on one NATS")
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with the NATS token (or the token itself in "+tokenVariable+")")
+	flags.StringVar(&f.creds, "nats-creds", "", "NATS credentials file")
+	flags.StringVar(&f.nkey, "nats-nkey", "", "file with an nkey seed")
+	flags.StringVar(&f.ca, "nats-ca", "", "CA certificate of the NATS server (PEM)")
+	flags.StringVar(&f.cert, "nats-cert", "", "TLS client certificate (PEM)")
+	flags.StringVar(&f.key, "nats-key", "", "TLS client key (PEM)")
+}
+
+func (f *natsFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return os.Getenv(tokenVariable), nil
+	}
+	data, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" {
+		return "", fmt.Errorf("--token-file %s is empty", f.tokenFile)
+	}
+	return token, nil
+}
+
+// options are the connection options of a client; the flags must name a server.
+func (f *natsFlags) options(name string, log func(string, ...any)) (transport.ConnectOptions, error) {
+	if !transport.ValidName(f.cluster) {
+		return transport.ConnectOptions{}, usageError{fmt.Errorf("--cluster is %q, valid are letters, digits, _ and -", f.cluster)}
+	}
+	token, err := f.token()
+	if err != nil {
+		return transport.ConnectOptions{}, err
+	}
+	return transport.ConnectOptions{
+		URL: f.url, Token: token, Credentials: f.creds, NKey: f.nkey,
+		CAFile: f.ca, CertFile: f.cert, KeyFile: f.key, Name: name, Log: log,
+	}, nil
+}
+
+// samplingFlags shape the answers.
+type samplingFlags struct {
+	maxTokens   int
+	temperature float32
+	topK        int
+	topP        float32
+	minP        float32
+	seed        uint64
+	stop        []string
+	ignoreEOS   bool
+}
+
+func (f *samplingFlags) register(flags *pflag.FlagSet) {
+	flags.IntVar(&f.maxTokens, "max-tokens", 128, "most tokens to generate")
+	flags.Float32Var(&f.temperature, "temperature", 0, "sampling temperature; 0 is greedy")
+	flags.IntVar(&f.topK, "top-k", 0, "sample from the K most likely tokens only; 0 is off")
+	flags.Float32Var(&f.topP, "top-p", 1, "sample from the smallest set of tokens with this probability; 1 is off")
+	flags.Float32Var(&f.minP, "min-p", 0, "drop tokens less likely than this share of the best; 0 is off")
+	flags.Uint64Var(&f.seed, "seed", 0, "seed of the sampler")
+	flags.StringArrayVar(&f.stop, "stop", nil, "text that ends the answer (repeatable)")
+	flags.BoolVar(&f.ignoreEOS, "ignore-eos", false, "go on after an end token")
+}
+
+func (f *samplingFlags) validate() error {
+	if f.maxTokens < 1 {
+		return usageError{fmt.Errorf("--max-tokens is %d, it must be at least 1", f.maxTokens)}
+	}
+	for _, s := range f.stop {
+		if s == "" {
+			return usageError{errors.New("--stop is empty")}
+		}
+	}
+	return nil
+}

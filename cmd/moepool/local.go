@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/transport"
+	"github.com/moepool/moepool/worker"
+	"github.com/moepool/moepool/worker/children"
+)
+
+// stopTimeout is how long worker processes may take to end before they are killed.
+const stopTimeout = 1500 * time.Millisecond
+
+// localFlags configure a model that runs wholly on this host: workers as child processes, coordinator in this process.
+type localFlags struct {
+	model       modelFlags
+	coordinator coordinatorFlags
+	arena       arenaFlags
+	workers     int
+	threads     int
+}
+
+func (f *localFlags) register(flags *pflag.FlagSet) {
+	f.model.register(flags)
+	f.coordinator.register(flags)
+	f.arena.register(flags)
+	flags.IntVar(&f.workers, "workers", 0, "worker processes, dealt to the NUMA nodes in turn (default: one per node)")
+	flags.IntVar(&f.threads, "threads", 0, "threads of each worker (default: its share of the node's physical cores)")
+}
+
+// cluster is a running model on this host.
+type cluster struct {
+	*coordinator.Coordinator
+	server  *transport.Server
+	workers *children.Group
+	loaded  time.Duration
+	watched chan struct{}
+}
+
+// workerSeat is where one worker process belongs.
+type workerSeat struct {
+	node           numa.Node
+	index, perNode int
+}
+
+func (s workerSeat) id() string { return worker.DefaultID(s.node.ID, s.index, s.perNode) }
+
+// seatWorkers deals n workers to the nodes in turn; 0 is one per node.
+func seatWorkers(nodes []numa.Node, n int) ([]workerSeat, error) {
+	if n < 0 {
+		return nil, usageError{fmt.Errorf("--workers is %d, it must be at least 1", n)}
+	}
+	if n == 0 {
+		n = len(nodes)
+	}
+	seats := make([]workerSeat, n)
+	for i := range seats {
+		node := i % len(nodes)
+		seats[i] = workerSeat{node: nodes[node], index: i / len(nodes), perNode: (n - node + len(nodes) - 1) / len(nodes)}
+	}
+	return seats, nil
+}
+
+// childWorkers describes worker processes for seats; the connection and the model are given by shared arguments.
+func childWorkers(seats []workerSeat) []children.Worker {
+	workers := make([]children.Worker, len(seats))
+	for i, s := range seats {
+		workers[i] = children.Worker{ID: s.id(), Args: []string{
+			"--id", s.id(), "--node", strconv.Itoa(s.node.ID),
+			"--index", strconv.Itoa(s.index), "--per-node", strconv.Itoa(s.perNode),
+		}}
+	}
+	return workers
+}
+
+// workerArguments are the arguments of worker processes that hold this model.
+func workerArguments(f *modelFlags, a *arenaFlags, dir, nats, clusterName string, threads int) []string {
+	arenaDir := a.dir
+	if arenaDir == "" {
+		arenaDir = "default"
+	}
+	return []string{
+		"worker", "--model", dir, "--format", f.format, "--parts", strconv.Itoa(f.parts), "--kernels", f.kernels,
+		"--arena-dir", arenaDir, "--strict-numa=" + strconv.FormatBool(a.strictNUMA),
+		"--nats", nats, "--cluster", clusterName, "--threads", strconv.Itoa(threads),
+	}
+}
+
+// startLocal starts everything and returns when the model answers. The caller calls stop in any case.
+func startLocal(ctx context.Context, f *localFlags, log *logger, showProgress bool) (c *cluster, err error) {
+	begin := time.Now()
+	dir, format, set, err := f.model.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	topology, err := numa.Read()
+	if err != nil {
+		return nil, err
+	}
+	seats, err := seatWorkers(topology.ComputeNodes(), f.workers)
+	if err != nil {
+		return nil, err
+	}
+	options, err := f.coordinator.options(format, set, topology)
+	if err != nil {
+		return nil, err
+	}
+	c = &cluster{watched: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			c.stop()
+			c = nil
+		}
+	}()
+	if c.server, err = transport.StartServer(transport.ServerOptions{}); err != nil {
+		return nil, err
+	}
+	bars := newBars(log, showProgress)
+	defer bars.finish()
+	options.ModelDir, options.ExpertFormat, options.Parts = dir, format, f.model.parts
+	options.Cluster, options.Workers, options.InMemory = transport.DefaultCluster, len(seats), f.arena.dir == "none"
+	options.Connect = transport.ConnectOptions{Server: c.server, Name: "coordinator", Log: log.Printf}
+	options.Log, options.Progress = log.Printf, bars.progress
+	if c.Coordinator, err = coordinator.Open(ctx, options); err != nil {
+		return nil, err
+	}
+	c.workers, err = children.Start(ctx, children.Spec{
+		Args:    workerArguments(&f.model, &f.arena, dir, c.server.URL(), transport.DefaultCluster, f.threads),
+		Env:     []string{tokenVariable + "=" + c.server.Token()},
+		Workers: childWorkers(seats),
+		Log:     log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	go c.watch()
+	if err = c.Coordinator.Start(ctx); err != nil {
+		return nil, err
+	}
+	c.loaded = time.Since(begin)
+	return c, nil
+}
+
+// watch tells the coordinator of workers that ended, until all have.
+func (c *cluster) watch() {
+	defer close(c.watched)
+	for exit := range c.workers.Exits() {
+		if !exit.Asked {
+			c.Members.Fail(exit.ID, exit)
+		}
+	}
+}
+
+// stop ends workers, coordinator and server; it may be called on a half-started cluster.
+func (c *cluster) stop() {
+	if c == nil {
+		return
+	}
+	if c.workers != nil {
+		c.workers.Stop(stopTimeout)
+		<-c.watched
+	}
+	if c.Coordinator != nil {
+		c.Coordinator.Close()
+	}
+	if c.server != nil {
+		c.server.Close()
+	}
+}
+
+// options fills what the coordinator's own flags decide.
+func (f *coordinatorFlags) options(experts kernels.Format, set *kernels.Set, topology *numa.Topology) (coordinator.Options, error) {
+	o := coordinator.Options{Version: buildVersion(), Kernels: set, Context: f.context, Threads: f.threads}
+	var err error
+	if o.Budget, err = f.policy(); err != nil {
+		return o, err
+	}
+	if o.Residency, err = coordinator.ParseResidency(f.budgetResidency); err != nil {
+		return o, usageError{fmt.Errorf("--budget-residency: %w", err)}
+	}
+	if o.DenseFormat, o.KVFormat, err = f.formats(experts); err != nil {
+		return o, err
+	}
+	if f.threads < 0 || f.prefillChunk < 0 {
+		return o, usageError{errors.New("--coordinator-threads and --prefill-chunk must be at least 1")}
+	}
+	for _, node := range topology.ComputeNodes() {
+		o.CPUs = append(o.CPUs, node.Cores...)
+	}
+	if o.Threads == 0 {
+		o.Threads = len(o.CPUs)
+	}
+	if o.Threads > len(o.CPUs) {
+		fmt.Fprintf(os.Stderr, "warning: --coordinator-threads %d is more than the %d allowed cores\n", o.Threads, len(o.CPUs))
+	}
+	return o, nil
+}

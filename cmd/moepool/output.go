@@ -1,0 +1,81 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// printJSON writes v as one indented object and a newline.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// logger writes one line a message to stderr; the same message is written once.
+type logger struct {
+	mu     sync.Mutex
+	prefix string
+	said   map[string]bool
+	above  io.Writer // where progress bars want other lines to go; nil is stderr
+}
+
+func newLogger(prefix string) *logger { return &logger{prefix: prefix, said: map[string]bool{}} }
+
+// Printf writes a line, unless the same line was written before.
+func (l *logger) Printf(format string, args ...any) {
+	line := fmt.Sprintf(l.prefix+format, args...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.said[line] {
+		return
+	}
+	l.said[line] = true
+	w := l.above
+	if w == nil {
+		w = os.Stderr
+	}
+	fmt.Fprintln(w, line)
+}
+
+func (l *logger) divert(w io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.above = w
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// bytesText is a size in binary units, as people write it.
+func bytesText(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, suffix := float64(n), ""
+	for _, s := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		value /= unit
+		suffix = s
+		if value < unit {
+			break
+		}
+	}
+	return fmt.Sprintf("%.1f %s", value, suffix)
+}
+
+// Write makes a logger the destination of child processes' lines.
+func (l *logger) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.above
+	if w == nil {
+		w = os.Stderr
+	}
+	return w.Write(p)
+}

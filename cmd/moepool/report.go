@@ -1,0 +1,100 @@
+package main
+
+import (
+	"time"
+
+	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/coordinator/generation"
+	"github.com/moepool/moepool/transport"
+)
+
+// runReport is what `run --json` prints.
+type runReport struct {
+	Text         string         `json:"text"`
+	Tokens       []int32        `json:"tokens"`
+	FinishReason string         `json:"finish_reason"`
+	Error        string         `json:"error,omitempty"`
+	Usage        usageReport    `json:"usage"`
+	Timings      timingsReport  `json:"timings"`
+	Workers      []workerReport `json:"workers"`
+	Budget       *budgetReport  `json:"budget,omitempty"`
+	Experts      *expertReport  `json:"experts,omitempty"`
+	Notes        []string       `json:"notes"` // degraded modes
+}
+
+type usageReport struct {
+	PromptTokens     int `json:"prompt_tokens"`
+	CompletionTokens int `json:"completion_tokens"`
+}
+
+type timingsReport struct {
+	Load            float64 `json:"load_s"`
+	Prefill         float64 `json:"prefill_s"`
+	Decode          float64 `json:"decode_s"`
+	TokensPerSecond float64 `json:"tokens_per_s"`
+}
+
+type workerReport struct {
+	ID      string                `json:"id"`
+	PID     int                   `json:"pid"`
+	Node    int                   `json:"node"`
+	CPUs    []int                 `json:"cpus"`
+	Kernels string                `json:"kernels"`
+	Experts int                   `json:"experts"` // expert parts that it holds
+	Arena   transport.ArenaReport `json:"arena"`
+	Pages   transport.PagesReport `json:"pages"`
+	RSSAnon int64                 `json:"rss_anon"`
+}
+
+type budgetReport struct {
+	Policy         string  `json:"policy"`
+	N              int     `json:"n"`
+	DroppedExperts int     `json:"dropped_experts"`
+	DroppedMass    float64 `json:"dropped_mass"`
+	RescuedRows    int     `json:"rescued_rows"`
+	BytesNotRead   int64   `json:"bytes_not_read"`
+}
+
+type expertReport struct {
+	Hits      int   `json:"hits"`
+	Misses    int   `json:"misses"`
+	BytesRead int64 `json:"bytes_read"`
+}
+
+// newRunReport describes an answer; result may be nil when there is none.
+func newRunReport(result *generation.Result, failure error, loaded time.Duration) *runReport {
+	r := &runReport{FinishReason: generation.FinishError, Tokens: []int32{}, Workers: []workerReport{}, Notes: []string{}}
+	r.Timings.Load = loaded.Seconds()
+	if failure != nil {
+		r.Error = failure.Error()
+	}
+	if result == nil {
+		return r
+	}
+	r.Text, r.FinishReason = result.Text, result.FinishReason
+	r.Tokens = append(r.Tokens, result.Tokens...)
+	r.Usage = usageReport{PromptTokens: result.PromptTokens, CompletionTokens: len(result.Tokens)}
+	r.Timings.Prefill, r.Timings.Decode = result.Prefill.Seconds(), result.Decode.Seconds()
+	r.Timings.TokensPerSecond = result.TokensPerSecond()
+	return r
+}
+
+// describe adds what the cluster's workers and budget say.
+func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, totals engine.Totals) {
+	for _, b := range c.Members.Workers() {
+		r.Workers = append(r.Workers, workerReport{
+			ID: b.Worker, PID: b.PID, Node: b.Node, CPUs: b.CPUs, Kernels: b.Kernels, Experts: b.ExpertParts,
+			Arena: b.Arena, Pages: b.Pages, RSSAnon: b.RSSAnon,
+		})
+		for _, note := range b.Notes {
+			r.Notes = append(r.Notes, b.Worker+": "+note)
+		}
+	}
+	r.Budget = &budgetReport{
+		Policy: policy.String(), N: policy.Count, DroppedExperts: totals.DroppedExperts, DroppedMass: totals.DroppedMass,
+		RescuedRows: totals.RescuedRows, BytesNotRead: totals.BytesNotRead,
+	}
+	r.Experts = &expertReport{Hits: totals.Hits, Misses: totals.Misses, BytesRead: totals.BytesRead}
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const environmentPrefix = "MOEPOOL_"
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "moepool",
+		Short: "Serve mixture-of-experts models from the memory of CPU hosts",
+		Long: `moepool runs mixture-of-experts language models on CPU memory. A coordinator does tokenizing, attention, routing and
+sampling; workers, one process per NUMA node, hold the experts and compute them; both talk over NATS.
+
+  moepool run "And it came to pass"      the embedded demo model, all on this host
+  moepool run --model DIR --format q8    a Hugging Face folder
+
+Each flag can also be given as an environment variable: --arena-dir is MOEPOOL_ARENA_DIR.`,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagsFromEnvironment(cmd.Flags()) },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+	})
+	root.AddCommand(
+		newRunCommand(), newCoordinatorCommand(), newWorkerCommand(), newPackCommand(),
+		newEvalCommand(), newSynthCommand(), newDoctorCommand(), newVersionCommand(),
+	)
+	return root
+}
+
+// flagsFromEnvironment sets each flag that the command line left alone from its MOEPOOL_ variable.
+func flagsFromEnvironment(flags *pflag.FlagSet) error {
+	var problem error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := environmentPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, set := os.LookupEnv(name)
+		if f.Changed || !set || f.Name == "help" || problem != nil {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			problem = usageError{fmt.Errorf("environment variable %s=%q: %w", name, value, err)}
+		}
+	})
+	return problem
+}
+
+// noArguments refuses positional arguments with a usage error.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no argument, found %q (see %s --help)", cmd.CommandPath(), args[0], cmd.CommandPath())}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/generation"
+	"github.com/moepool/moepool/coordinator/sampling"
+	"github.com/moepool/moepool/coordinator/template"
+)
+
+// runFlags are the flags of `run`.
+type runFlags struct {
+	local        localFlags
+	nats         natsFlags
+	sampling     samplingFlags
+	promptTokens string
+	file         string
+	raw          bool
+	system       string
+	dumpLogits   string
+	asJSON       bool
+	quiet        bool
+}
+
+func newRunCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "run [PROMPT]",
+		Short: "Generate text: NATS, a worker per NUMA node and the coordinator, all on this host",
+		Long: `Starts a worker process per NUMA node and a coordinator in this process, and prints the model's answer.
+
+PROMPT (or piped standard input) goes through the model's chat template if it has one, unless --raw. Without a prompt on
+a terminal it chats. With --nats it is the client of a running "moepool coordinator" and starts nothing.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	f.local.register(flags)
+	f.nats.register(flags)
+	f.sampling.register(flags)
+	flags.StringVar(&f.promptTokens, "prompt-tokens", "", "prompt as token ids, for example 1,2,3")
+	flags.StringVar(&f.file, "file", "", "file with the prompt, used as it is")
+	flags.BoolVar(&f.raw, "raw", false, "no chat template")
+	flags.StringVar(&f.system, "system", "", "system message in front of the prompt")
+	flags.StringVar(&f.dumpLogits, "dump-logits", "", "safetensors file for the logits of each position (float32 [prompt + generated - 1, vocabulary])")
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object instead of the text")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary on stderr")
+	cmd.MarkFlagsMutuallyExclusive("prompt-tokens", "file", "raw")
+	return cmd
+}
+
+func (f *runFlags) run(cmd *cobra.Command, args []string) error {
+	ctx := cmd.Context()
+	if err := f.sampling.validate(); err != nil {
+		return err
+	}
+	request, chat, err := f.request(args, os.Stdin)
+	if err != nil {
+		return err
+	}
+	log := newLogger("")
+	if f.nats.url != "" {
+		return f.runRemote(ctx, cmd.OutOrStdout(), request, chat, log)
+	}
+	c, err := startLocal(ctx, &f.local, log, !f.quiet && !f.asJSON)
+	if err != nil {
+		return err
+	}
+	defer c.stop()
+	if chat {
+		return chatLoop(ctx, &localChat{c.Coordinator, c.NewSession(), request}, cmd.OutOrStdout(), f.quiet)
+	}
+	result, failure := c.Generate(ctx, request, nil, func(p generation.Piece) error {
+		if f.asJSON {
+			return nil
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), p.Text)
+		return err
+	})
+	if failure != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if failure == nil && f.dumpLogits != "" {
+		failure = f.writeLogits(result, c.Checkpoint.Config().Vocabulary)
+	}
+	report := newRunReport(result, failure, c.loaded)
+	policy, _ := f.local.coordinator.policy() // checked by startLocal
+	report.describe(c.Coordinator, policy, c.Engine.Totals())
+	return f.finish(cmd.OutOrStdout(), report, failure)
+}
+
+// finish prints the report, or the end of the text and a summary.
+func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error {
+	if f.asJSON {
+		if err := printJSON(out, report); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintln(out)
+		if failure == nil && !f.quiet {
+			fmt.Fprintln(os.Stderr, report.summary())
+		}
+	}
+	return failure
+}
+
+func (r *runReport) summary() string {
+	return fmt.Sprintf("[%d prompt tokens, first token after %.2f s; %d tokens, %.1f tokens/s; loaded in %.2f s]",
+		r.Usage.PromptTokens, r.Timings.Prefill, r.Usage.CompletionTokens, r.Timings.TokensPerSecond, r.Timings.Load)
+}
+
+// request builds the request from flags, arguments and standard input; chat says that there is no prompt but a terminal.
+func (f *runFlags) request(args []string, stdin *os.File) (q coordinator.Request, chat bool, err error) {
+	q = coordinator.Request{
+		MaxTokens: f.sampling.maxTokens, Stop: f.sampling.stop, IgnoreEOS: f.sampling.ignoreEOS,
+		Sampling: sampling.Params{
+			Temperature: f.sampling.temperature, TopK: f.sampling.topK, TopP: f.sampling.topP,
+			MinP: f.sampling.minP, Seed: f.sampling.seed,
+		},
+		PrefillChunk: f.local.coordinator.prefillChunk,
+		KeepLogits:   f.dumpLogits != "",
+	}
+	if err := q.Sampling.Validate(); err != nil {
+		return q, false, usageError{err}
+	}
+	given := 0
+	for _, is := range []bool{len(args) > 0, f.promptTokens != "", f.file != ""} {
+		if is {
+			given++
+		}
+	}
+	if given > 1 {
+		return q, false, usageError{errors.New("give one prompt: PROMPT, --prompt-tokens or --file")}
+	}
+	text := strings.Join(args, " ")
+	switch {
+	case f.promptTokens != "":
+		q.Prompt.Tokens, err = parseTokens(f.promptTokens)
+		return q, false, err
+	case f.file != "":
+		data, err := os.ReadFile(f.file)
+		q.Prompt.Raw = string(data)
+		return q, false, err
+	case given == 0 && isTerminal(stdin):
+		return q, true, nil
+	case given == 0:
+		data, err := io.ReadAll(stdin)
+		if err != nil {
+			return q, false, fmt.Errorf("standard input: %w", err)
+		}
+		text = string(data)
+	}
+	if text == "" {
+		return q, false, usageError{errors.New("the prompt is empty")}
+	}
+	if f.raw {
+		q.Prompt.Raw = text
+		return q, false, nil
+	}
+	q.Prompt.Messages = f.messages(text)
+	return q, false, nil
+}
+
+// messages is a conversation of one turn.
+func (f *runFlags) messages(text string) []template.Message {
+	var messages []template.Message
+	if f.system != "" {
+		messages = append(messages, template.Message{Role: "system", Content: f.system})
+	}
+	return append(messages, template.Message{Role: "user", Content: text})
+}
+
+func parseTokens(s string) ([]int32, error) {
+	ids := []int32{}
+	for _, field := range strings.Split(s, ",") {
+		id, err := strconv.ParseInt(strings.TrimSpace(field), 10, 32)
+		if err != nil || id < 0 {
+			return nil, usageError{fmt.Errorf("--prompt-tokens: %q is not a token id; give ids as in 1,2,3", field)}
+		}
+		ids = append(ids, int32(id))
+	}
+	return ids, nil
+}
+
+func (f *runFlags) writeLogits(r *generation.Result, vocabulary int) error {
+	err := checkpoint.WriteTensors(f.dumpLogits, []checkpoint.Floats{{
+		Name: "logits", Shape: []int{len(r.Logits) / vocabulary, vocabulary}, Data: r.Logits,
+	}})
+	if err != nil {
+		return fmt.Errorf("--dump-logits: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/worker"
+	"github.com/moepool/moepool/worker/children"
+)
+
+// workerFlags are the flags of `worker`.
+type workerFlags struct {
+	model    modelFlags
+	arena    arenaFlags
+	nats     natsFlags
+	id       string
+	node     int
+	allNodes bool
+	index    int
+	perNode  int
+	threads  int
+}
+
+func newWorkerCommand() *cobra.Command {
+	f := &workerFlags{}
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Hold and compute experts: one worker (--node N), or one per NUMA node (--all-nodes)",
+		Long: `Starts a worker that is pinned to one NUMA node: its threads run on the node's CPUs, its memory comes from the node. It
+registers with the coordinator of its cluster over NATS, loads the experts that it is given from the checkpoint on this host, and computes.
+It outlives coordinators and registers with the next one. --model, --format and --parts must equal the coordinator's.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	flags := cmd.Flags()
+	f.model.register(flags)
+	f.arena.register(flags)
+	f.nats.register(flags)
+	flags.StringVar(&f.id, "id", "", "name of the worker, unique in its cluster (default: HOST-nodeN)")
+	flags.IntVar(&f.node, "node", 0, "NUMA node to run on")
+	flags.BoolVar(&f.allNodes, "all-nodes", false, "start one worker process per NUMA node; they end with this process")
+	flags.IntVar(&f.index, "index", 0, "number of this worker on its node, from 0")
+	flags.IntVar(&f.perNode, "per-node", 1, "workers that share the node")
+	flags.IntVar(&f.threads, "threads", 0, "threads (default: the worker's share of the node's physical cores)")
+	cmd.MarkFlagsMutuallyExclusive("all-nodes", "node")
+	cmd.MarkFlagsMutuallyExclusive("all-nodes", "id")
+	return cmd
+}
+
+func (f *workerFlags) run(cmd *cobra.Command) error {
+	if f.nats.url == "" {
+		return usageError{errors.New("--nats is needed: the URL that the coordinator printed, or that of a NATS server")}
+	}
+	if f.allNodes {
+		return f.runAll(cmd)
+	}
+	topology, err := numa.Read()
+	if err != nil {
+		return err
+	}
+	binding, bound := numa.Bound()
+	if !bound {
+		// Threads that Go started before main keep their own policy, so the process starts anew under the node's.
+		node, err := topology.Node(f.node)
+		if err != nil {
+			return usageError{fmt.Errorf("--node: %w", err)}
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		return numa.ExecPinned(node, f.arena.strictNUMA, append([]string{self}, os.Args[1:]...), os.Environ())
+	}
+	log := newLogger("")
+	for _, problem := range binding.Problems {
+		log.Printf("warning: %s", problem)
+	}
+	dir, format, set, err := f.model.resolve(cmd.Context())
+	if err != nil {
+		return err
+	}
+	arenaDir, err := f.arena.folder()
+	if err != nil {
+		log.Printf("warning: no arena: %v", err)
+	}
+	parent, err := children.ParentPipe()
+	if err != nil {
+		return err
+	}
+	options := worker.Options{
+		ID: f.id, Cluster: f.nats.cluster, ModelDir: dir, Format: format, Parts: f.model.parts, Node: f.node,
+		Index: f.index, PerNode: f.perNode, Kernels: set, Threads: f.threads, ArenaDir: arenaDir,
+		StrictNUMA: f.arena.strictNUMA, ParentPipe: parent, Log: log.Printf, Version: buildVersion(),
+	}
+	if options.ID == "" {
+		options.ID = worker.DefaultID(f.node, f.index, f.perNode)
+	}
+	if options.Connect, err = f.nats.options(options.ID, log.Printf); err != nil {
+		return err
+	}
+	return worker.Run(cmd.Context(), options)
+}
+
+// runAll starts a worker per node and waits until all have ended or one failed.
+func (f *workerFlags) runAll(cmd *cobra.Command) error {
+	ctx := cmd.Context()
+	topology, err := numa.Read()
+	if err != nil {
+		return err
+	}
+	dir, _, _, err := f.model.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	seats, err := seatWorkers(topology.ComputeNodes(), 0)
+	if err != nil {
+		return err
+	}
+	token, err := f.nats.token()
+	if err != nil {
+		return err
+	}
+	arguments := workerArguments(&f.model, &f.arena, dir, f.nats.url, f.nats.cluster, f.threads)
+	for flag, value := range map[string]string{
+		"--nats-creds": f.nats.creds, "--nats-nkey": f.nats.nkey, "--nats-ca": f.nats.ca, "--nats-cert": f.nats.cert, "--nats-key": f.nats.key,
+	} {
+		if value != "" {
+			arguments = append(arguments, flag, value)
+		}
+	}
+	group, err := children.Start(ctx, children.Spec{
+		Args: arguments, Env: []string{tokenVariable + "=" + token}, Workers: childWorkers(seats), Log: newLogger(""),
+	})
+	if err != nil {
+		return err
+	}
+	defer group.Stop(stopTimeout)
+	for exit := range group.Exits() {
+		if !exit.Asked && exit.Err != nil {
+			return exit
+		}
+	}
+	return ctx.Err()
+}

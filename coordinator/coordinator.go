@@ -1,0 +1,205 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/coordinator/attention"
+	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/dispatch"
+	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/coordinator/membership"
+	"github.com/moepool/moepool/coordinator/template"
+	"github.com/moepool/moepool/coordinator/tokenizer"
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/kernels/team"
+	"github.com/moepool/moepool/transport"
+)
+
+// Options configure a coordinator.
+type Options struct {
+	ModelDir     string
+	Version      string // of this build, named in handshakes
+	ExpertFormat kernels.Format
+	DenseFormat  kernels.Format
+	KVFormat     attention.Format
+	Parts        int
+	Context      int // 0: the model's, at most engine.DefaultContext
+	Budget       budget.Policy
+	Residency    ResidencyOverride // the zero value observes
+	Kernels      *kernels.Set
+	Threads      int
+	CPUs         []int // that the threads are pinned to, may be empty
+	Cluster      string
+	Workers      int  // to wait for
+	InMemory     bool // the workers have no arena files: their experts must fit into memory
+	Connect      transport.ConnectOptions
+	Log          func(format string, args ...any)
+	Progress     func(Progress) // may be nil; called from several goroutines
+	// ObserveWorker is told the time from sending work to its result; may be nil.
+	ObserveWorker func(worker string, latency time.Duration)
+}
+
+// Progress tells how far the start is.
+type Progress struct {
+	DenseDone, DenseTotal int64
+	Workers               []transport.Beat // nil in dense progress
+}
+
+// Coordinator is a running model.
+type Coordinator struct {
+	Checkpoint *checkpoint.Checkpoint
+	Tokenizer  *tokenizer.Tokenizer
+	Template   *template.Template // nil if the model has none
+	Engine     *engine.Engine
+	Members    *membership.Members
+	Dispatcher *dispatch.Dispatcher
+	Conn       *transport.Conn
+
+	options   Options
+	requester *transport.Requester
+	team      *team.Team
+	turn      chan struct{} // holds one token: the request that computes now
+	closing   sync.Once
+	onClose   []func()
+}
+
+// Open checks the model and connects; it neither packs nor waits. Start does.
+func Open(ctx context.Context, o Options) (c *Coordinator, err error) {
+	c = &Coordinator{options: o, turn: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			c.Close()
+		}
+	}()
+	if c.Checkpoint, err = checkpoint.Open(o.ModelDir); err != nil {
+		return nil, err
+	}
+	c.onClose = append(c.onClose, func() { c.Checkpoint.Close() })
+	config := c.Checkpoint.Config()
+	if err := CheckParts(o.ExpertFormat, config, o.Parts); err != nil {
+		return nil, err
+	}
+	if c.Tokenizer, err = tokenizer.Load(o.ModelDir); err != nil {
+		return nil, err
+	}
+	if c.Template, err = template.Load(o.ModelDir); err != nil {
+		return nil, err
+	}
+	if c.Conn, err = transport.Connect(ctx, o.Connect); err != nil {
+		return nil, err
+	}
+	c.onClose = append(c.onClose, c.Conn.Close)
+	if c.requester, err = transport.NewRequester(c.Conn, o.Cluster); err != nil {
+		return nil, err
+	}
+	c.onClose = append(c.onClose, c.requester.Close)
+	identity, err := Identity(c.Checkpoint, o.ExpertFormat, o.Parts, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	c.Members, err = membership.New(ctx, membership.Options{
+		Requester: c.requester, Instance: nuid.Next(), Identity: identity, InMemory: o.InMemory,
+		Model: PlacementModel(config, o.ExpertFormat, o.Parts), Term: 1, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.onClose = append(c.onClose, c.Members.Close)
+	return c, nil
+}
+
+// Start packs the dense weights and waits until the workers are ready, both at once.
+func (c *Coordinator) Start(ctx context.Context) error {
+	o := &c.options
+	var err error
+	if c.team, err = team.New(o.Threads, o.CPUs); err != nil {
+		return err
+	}
+	c.onClose = append(c.onClose, c.team.Close)
+	c.Dispatcher, err = dispatch.New(dispatch.Options{
+		Requester: c.requester, Members: c.Members, Parts: o.Parts, Observe: o.ObserveWorker,
+		Snapshot: func() engine.Residency { return c.Members.Residency() },
+	})
+	if err != nil {
+		return err
+	}
+	c.onClose = append(c.onClose, c.Dispatcher.Close)
+	experts := engine.Experts(c.Dispatcher)
+	if o.Residency.set {
+		experts = overriddenResidency{experts, o.Residency}
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		c.Engine, err = engine.New(c.Checkpoint, engine.Options{
+			Kernels: o.Kernels, Team: c.team, ExpertFormat: o.ExpertFormat, DenseFormat: o.DenseFormat,
+			KVFormat: o.KVFormat, Context: o.Context, Budget: o.Budget, Experts: experts, Parts: o.Parts,
+			Progress: func(done, total int64) { c.progress(Progress{DenseDone: done, DenseTotal: total}) },
+		})
+		return err
+	})
+	group.Go(func() error {
+		_, err := c.Members.WaitReady(groupCtx, o.Workers, func(beats []transport.Beat) { c.progress(Progress{Workers: beats}) })
+		return err
+	})
+	err = group.Wait()
+	if c.Engine != nil {
+		c.onClose = append(c.onClose, c.Engine.Close)
+	}
+	return err
+}
+
+func (c *Coordinator) progress(p Progress) {
+	if c.options.Progress != nil {
+		c.options.Progress(p)
+	}
+}
+
+// Close ends everything that Open and Start began; workers started by hand live on.
+func (c *Coordinator) Close() {
+	c.closing.Do(func() {
+		for i := len(c.onClose) - 1; i >= 0; i-- {
+			c.onClose[i]()
+		}
+	})
+}
+
+// Ready says whether every worker of the placement can be used.
+func (c *Coordinator) Ready() bool {
+	plan := c.Members.Plan()
+	if plan == nil {
+		return false
+	}
+	for id := range plan.Owned {
+		if c.Members.Lost(id) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Identity is what workers must have in common with a coordinator of this checkpoint.
+func Identity(cp *checkpoint.Checkpoint, format kernels.Format, parts int, version string) (transport.Identity, error) {
+	digest, err := cp.Digest()
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	return transport.Identity{
+		Protocol: transport.ProtocolVersion, Build: version, ModelDigest: digest,
+		Format: format.String(), Parts: parts, Layout: kernels.LayoutVersion,
+	}, nil
+}
+
+func CheckParts(format kernels.Format, config *checkpoint.Config, parts int) error {
+	if most := kernels.MaxParts(format, config.ExpertIntermediate); parts < 1 || parts > most {
+		return fmt.Errorf("--parts is %d: an expert of this model (FFN width %d) can be packed in 1 to %d parts",
+			parts, config.ExpertIntermediate, most)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/coordinator/generation"
+	"github.com/moepool/moepool/coordinator/sampling"
+	"github.com/moepool/moepool/coordinator/template"
+)
+
+// Prompt is what a request starts from: exactly one of the fields.
+type Prompt struct {
+	Messages []template.Message // through the chat template; without one the contents are joined
+	Raw      string             // as it is, with the tokenizer's own special tokens
+	Tokens   []int32            // as they are
+}
+
+// Encode turns a prompt into token ids.
+func (c *Coordinator) Encode(p Prompt) ([]int32, error) {
+	switch {
+	case p.Tokens != nil:
+		return p.Tokens, nil
+	case p.Messages == nil:
+		return c.Tokenizer.Encode(p.Raw, true), nil
+	case c.Template == nil:
+		text := ""
+		for _, m := range p.Messages {
+			text += m.Content
+		}
+		return c.Tokenizer.Encode(text, true), nil
+	}
+	text, err := c.Template.Render(p.Messages, true)
+	if err != nil {
+		return nil, fmt.Errorf("chat template: %w", err)
+	}
+	return c.Tokenizer.Encode(text, false), nil
+}
+
+// Request is a prompt with its parameters.
+type Request struct {
+	Prompt       Prompt
+	MaxTokens    int
+	Sampling     sampling.Params
+	Stop         []string
+	IgnoreEOS    bool
+	PrefillChunk int
+	KeepLogits   bool
+}
+
+// Generate answers one request; requests wait for each other. With a session, what the session already computed of the
+// prompt is not computed again.
+func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session, emit func(generation.Piece) error) (*generation.Result, error) {
+	prompt, err := c.Encode(q.Prompt)
+	if err != nil {
+		return nil, err
+	}
+	g := generation.Request{
+		Prompt: prompt, MaxTokens: q.MaxTokens, Sampling: q.Sampling, Stop: q.Stop,
+		PrefillChunk: q.PrefillChunk, KeepLogits: q.KeepLogits,
+	}
+	if !q.IgnoreEOS {
+		g.EndTokens = c.Checkpoint.Config().EOS
+	}
+	if err := g.Validate(c.Engine.Context()); err != nil {
+		return nil, err
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if session == nil {
+		session = c.NewSession()
+		defer session.Close()
+	}
+	seq, err := session.resume(prompt)
+	if err != nil {
+		return nil, err
+	}
+	result, err := generation.Run(ctx, c.Engine, seq, c.Tokenizer, g, emit)
+	session.tokens = append(append(session.tokens[:0], prompt...), result.Tokens...)
+	return result, err
+}
+
+// Session keeps a sequence between requests, for chats: a prompt that continues the former one reuses its KV cache.
+type Session struct {
+	coordinator *Coordinator
+	sequence    *engine.Sequence
+	tokens      []int32 // what the sequence was computed from; it may hold fewer
+}
+
+// NewSession starts an empty session.
+func (c *Coordinator) NewSession() *Session { return &Session{coordinator: c} }
+
+// resume gives the sequence, cut back to what it has in common with the prompt.
+func (s *Session) resume(prompt []int32) (*engine.Sequence, error) {
+	if s.sequence == nil {
+		seq, err := s.coordinator.Engine.NewSequence()
+		if err != nil {
+			return nil, err
+		}
+		s.sequence = seq
+	}
+	common := 0
+	for common < len(s.tokens) && common < len(prompt) && common < s.sequence.Length() && s.tokens[common] == prompt[common] {
+		common++
+	}
+	return s.sequence, s.sequence.Truncate(common)
+}
+
+// Close frees the KV cache.
+func (s *Session) Close() {
+	if s.sequence != nil {
+		s.sequence.Close()
+	}
+}

@@ -1,0 +1,45 @@
+package coordinator
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/moepool/moepool/coordinator/engine"
+)
+
+// ResidencyOverride tells the budget which experts to take for resident, instead of what workers report: it shows what a
+// budget costs in quality when that much of a model is in memory, on a host that has room for all of it.
+type ResidencyOverride struct {
+	set      bool
+	resident map[int32]bool
+}
+
+// ParseResidency reads "observed", "none" or a comma-separated list of expert ids.
+func ParseResidency(s string) (ResidencyOverride, error) {
+	switch s {
+	case "observed":
+		return ResidencyOverride{}, nil
+	case "none":
+		return ResidencyOverride{set: true}, nil
+	}
+	r := ResidencyOverride{set: true, resident: map[int32]bool{}}
+	for _, field := range strings.Split(s, ",") {
+		id, err := strconv.ParseInt(strings.TrimSpace(field), 10, 32)
+		if err != nil || id < 0 {
+			return r, fmt.Errorf("%q is neither observed, none nor a comma-separated list of expert ids", s)
+		}
+		r.resident[int32(id)] = true
+	}
+	return r, nil
+}
+
+// Resident implements engine.Residency.
+func (r ResidencyOverride) Resident(_ int, expert int32) bool { return r.resident[expert] }
+
+type overriddenResidency struct {
+	engine.Experts
+	override ResidencyOverride
+}
+
+func (o overriddenResidency) Snapshot() engine.Residency { return o.override }

@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/generation"
+	"github.com/moepool/moepool/transport"
+)
+
+// Metrics are the Prometheus metrics of one coordinator.
+type Metrics struct {
+	registry   *prometheus.Registry
+	prompt     prometheus.Counter
+	generated  prometheus.Counter
+	requests   *prometheus.CounterVec
+	firstToken prometheus.Histogram
+	latency    *prometheus.HistogramVec
+}
+
+// NewMetrics makes the metrics; Attach adds what a coordinator counts itself.
+func NewMetrics() *Metrics {
+	m := &Metrics{
+		registry:  prometheus.NewRegistry(),
+		prompt:    prometheus.NewCounter(prometheus.CounterOpts{Name: "moepool_prompt_tokens_total", Help: "Prompt tokens of answered requests."}),
+		generated: prometheus.NewCounter(prometheus.CounterOpts{Name: "moepool_generated_tokens_total", Help: "Generated tokens."}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "moepool_requests_total",
+			Help: "Requests by how they finished: stop, length or error."}, []string{"finish_reason"}),
+		firstToken: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "moepool_time_to_first_token_seconds",
+			Help: "Time from the start of prefill to the first token.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "moepool_worker_latency_seconds",
+			Help: "Time from sending a layer's work to a worker to its result.", Buckets: prometheus.ExponentialBuckets(50e-6, 2, 16)}, []string{"worker"}),
+	}
+	m.registry.MustRegister(m.prompt, m.generated, m.requests, m.firstToken, m.latency)
+	return m
+}
+
+// Attach adds the counters of a started coordinator.
+func (m *Metrics) Attach(c *coordinator.Coordinator) { m.registry.MustRegister(newClusterCollector(c)) }
+
+// ObserveWorker is coordinator.Options.ObserveWorker.
+func (m *Metrics) ObserveWorker(worker string, latency time.Duration) {
+	m.latency.WithLabelValues(worker).Observe(latency.Seconds())
+}
+
+// answered counts a finished request; result may be nil.
+func (m *Metrics) answered(result *generation.Result, err error) {
+	if err != nil || result == nil {
+		m.requests.WithLabelValues(generation.FinishError).Inc()
+	} else {
+		m.requests.WithLabelValues(result.FinishReason).Inc()
+	}
+	if result == nil || len(result.Tokens) == 0 {
+		return
+	}
+	m.prompt.Add(float64(result.PromptTokens))
+	m.generated.Add(float64(len(result.Tokens)))
+	m.firstToken.Observe(result.Prefill.Seconds())
+}
+
+// clusterCollector reads the counters that engine, dispatcher and workers keep anyway.
+type clusterCollector struct {
+	coordinator *coordinator.Coordinator
+	metrics     map[string]*prometheus.Desc
+}
+
+func newClusterCollector(c *coordinator.Coordinator) *clusterCollector {
+	collector := &clusterCollector{coordinator: c, metrics: map[string]*prometheus.Desc{}}
+	describe := func(name, help string, labels ...string) {
+		collector.metrics[name] = prometheus.NewDesc("moepool_"+name, help, labels, nil)
+	}
+	describe("expert_hits_total", "Expert parts that were in memory when they were needed.")
+	describe("expert_misses_total", "Expert parts that were read when they were needed.")
+	describe("expert_bytes_read_total", "Bytes of experts read from storage.")
+	describe("budget_dropped_experts_total", "Experts of a layer that the budget dropped.")
+	describe("budget_dropped_mass_total", "Combine weight that the budget removed from rows.")
+	describe("budget_rescued_rows_total", "Rows whose best expert was kept over the budget.")
+	describe("budget_bytes_not_read_total", "Bytes of experts not read because of the budget.")
+	describe("workers", "Workers by state.", "state")
+	describe("worker_requests_total", "Work messages that a worker answered.", "worker")
+	describe("worker_failures_total", "Requests that ended with an error because of a worker.", "worker")
+	describe("worker_hits_total", "Expert parts that a worker had in memory.", "worker")
+	describe("worker_misses_total", "Expert parts that a worker had to read.", "worker")
+	describe("worker_compute_seconds_total", "Time that a worker computed.", "worker")
+	describe("worker_queue_seconds_total", "Time that work waited in a worker's queue.", "worker")
+	describe("worker_arena_fallbacks", "Layers of a worker that are anonymous memory though files were asked for.", "worker")
+	describe("worker_arena_bytes", "Packed bytes of experts that a worker holds.", "worker")
+	describe("worker_pages_local", "Pages of experts on the worker's own NUMA node.", "worker")
+	describe("worker_pages_remote", "Pages of experts on another NUMA node.", "worker")
+	describe("worker_rss_anon_bytes", "Anonymous memory of a worker.", "worker")
+	return collector
+}
+
+// Describe implements prometheus.Collector.
+func (c *clusterCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range c.metrics {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
+	emit := func(name string, kind prometheus.ValueType, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(c.metrics[name], kind, value, labels...)
+	}
+	totals := c.coordinator.Engine.Totals()
+	emit("expert_hits_total", prometheus.CounterValue, float64(totals.Hits))
+	emit("expert_misses_total", prometheus.CounterValue, float64(totals.Misses))
+	emit("expert_bytes_read_total", prometheus.CounterValue, float64(totals.BytesRead))
+	emit("budget_dropped_experts_total", prometheus.CounterValue, float64(totals.DroppedExperts))
+	emit("budget_dropped_mass_total", prometheus.CounterValue, totals.DroppedMass)
+	emit("budget_rescued_rows_total", prometheus.CounterValue, float64(totals.RescuedRows))
+	emit("budget_bytes_not_read_total", prometheus.CounterValue, float64(totals.BytesNotRead))
+
+	states := map[transport.WorkerState]int{}
+	for _, b := range c.coordinator.Members.Workers() {
+		states[b.State]++
+		emit("worker_arena_fallbacks", prometheus.GaugeValue, float64(b.Arena.Fallbacks), b.Worker)
+		emit("worker_arena_bytes", prometheus.GaugeValue, float64(b.Arena.Bytes), b.Worker)
+		emit("worker_pages_local", prometheus.GaugeValue, float64(b.Pages.Local), b.Worker)
+		emit("worker_pages_remote", prometheus.GaugeValue, float64(b.Pages.Remote), b.Worker)
+		emit("worker_rss_anon_bytes", prometheus.GaugeValue, float64(b.RSSAnon), b.Worker)
+	}
+	for state, n := range states {
+		emit("workers", prometheus.GaugeValue, float64(n), string(state))
+	}
+	for worker, n := range c.coordinator.Dispatcher.Counters() {
+		emit("worker_requests_total", prometheus.CounterValue, float64(n.Requests), worker)
+		emit("worker_failures_total", prometheus.CounterValue, float64(n.Failures), worker)
+		emit("worker_compute_seconds_total", prometheus.CounterValue, n.ComputeTime.Seconds(), worker)
+		emit("worker_queue_seconds_total", prometheus.CounterValue, n.QueueTime.Seconds(), worker)
+		emit("worker_hits_total", prometheus.CounterValue, float64(n.Hits), worker)
+		emit("worker_misses_total", prometheus.CounterValue, float64(n.Misses), worker)
+	}
+}
