@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -134,8 +133,4 @@ func (m mode) name() string {
 type taskPolicy struct {
 	mode  mode
 	nodes []int
-}
-
-func (p taskPolicy) equal(q taskPolicy) bool {
-	return p.mode == q.mode && slices.Equal(p.nodes, q.nodes)
 }

@@ -3,6 +3,7 @@ package numa_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,7 +132,9 @@ func TestPinThread(t *testing.T) {
 
 func TestTryChangesNothing(t *testing.T) {
 	t.Parallel()
-	before, err := numa.ThreadAffinity(os.Getpid())
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := numa.ThreadAffinity(0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,11 +142,38 @@ func TestTryChangesNothing(t *testing.T) {
 	if first != second {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	after, err := numa.ThreadAffinity(os.Getpid())
+	after, err := numa.ThreadAffinity(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A pinned thread, even if it is the main one, doesn't narrow what the process may use.
+func TestReadWithAPinnedThread(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := numa.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpus, err := numa.ThreadAffinity(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := numa.PinThread(cpus[0]); err != nil {
+		t.Skipf("this process may not set its affinity: %v", err)
+	}
+	after, err := numa.Read()
+	if err := numa.SetThreadAffinity(cpus); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Allowed, after.Allowed); diff != "" {
 		t.Error(diff)
 	}
 }
