@@ -18,7 +18,6 @@ var rewrite = flag.Bool("rewrite", false, "write the results of testdata/scenari
 
 // scenario is one case of the file.
 type scenario struct {
-	input     []string // the lines before "----"
 	policy    Policy
 	normalize bool
 	resident  []int32
