@@ -83,6 +83,44 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// An error of the fill function leaves all listed slots unmarked, those too that the disk had room for.
+func TestFillErrorOnFullDisk(t *testing.T) {
+	t.Parallel()
+	s := openStore(t, Options{Dir: diskDir(t), system: &faults{system: realSystem{}, kind: "allocate", first: 4, last: 4, err: unix.ENOSPC}})
+	a := openArena(t, s, small)
+	fill(t, a, 1, 3)
+	mine := errors.New("mine")
+	err := a.Fill([]int{0, 1, 2}, func(slot int, dst []byte) error { // the header's allocation is the first, slot 1's the fourth
+		if slot == 2 {
+			return mine
+		}
+		return filler(1)(slot, dst)
+	})
+	if err != mine || !a.Anonymous() || a.Valid(0) || a.Valid(1) || a.Valid(2) {
+		t.Errorf("%v; valid %v %v %v", err, a.Valid(0), a.Valid(1), a.Valid(2))
+	}
+	if c := s.Counters(); c.Bytes != int64(small.SlotBytes) {
+		t.Errorf("%+v", c)
+	}
+	fill(t, a, 2, 0, 1, 2)
+	bring(t, a, 2, 0, 1, 2)
+	bring(t, a, 1, 3)
+}
+
+// A slot that the disk can't read is a torn one: the caller packs it again.
+func TestUnreadableSlot(t *testing.T) {
+	t.Parallel()
+	dir, _ := packed(t, small, 0, 2)
+	s := openStore(t, Options{Dir: dir, system: &faults{system: realSystem{}, kind: "populate", first: 1, last: 1, err: errFault}})
+	a := openArena(t, s, small)
+	if _, err := a.Bring(2); !errors.Is(err, ErrTorn) || a.Valid(2) {
+		t.Error(err)
+	}
+	bring(t, a, 1, 0)
+	fill(t, a, 1, 2)
+	bring(t, a, 1, 0, 2)
+}
+
 // A folder that can't be used gives anonymous memory, says so once and counts every arena.
 func TestUnusableFolder(t *testing.T) {
 	t.Parallel()

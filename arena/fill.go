@@ -11,7 +11,7 @@ import (
 // bytes), data is synced, slots are marked with their checksum, marks are synced. fill is called on the caller's thread, which
 // carries the wanted memory policy, one slot after the other; it may use others to do its work. Fills of one arena queue.
 //
-// An error of fill is returned as it is and leaves all listed slots unmarked. Where the disk is full or fails, slots get
+// An error of fill (or lack of address space) is returned as it is and leaves all listed slots unmarked. Where the disk is full or fails, slots get
 // anonymous memory (a fallback) and Fill goes on; fill may then be called a second time for a slot. Slots that were filled
 // before keep their bytes and their place.
 func (a *Arena) Fill(slots []int, fill func(slot int, dst []byte) error) error {
@@ -35,7 +35,17 @@ func (a *Arena) Fill(slots []int, fill func(slot int, dst []byte) error) error {
 			return err
 		}
 	}
-	return a.fillMemory(rest, fill)
+	if err := a.fillMemory(rest, fill); err != nil {
+		written := slots[:len(slots)-len(rest)]
+		for _, slot := range written {
+			a.vacate(slot)
+		}
+		if a.file != nil {
+			a.release(written)
+		}
+		return err
+	}
+	return nil
 }
 
 func (a *Arena) checkList(slots []int) error {

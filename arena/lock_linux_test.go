@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -59,7 +60,8 @@ func TestLock(t *testing.T) {
 	}
 	_, err = OpenStore(Options{Dir: dir})
 	var locked *LockedError
-	if !errors.Is(err, ErrLocked) || !errors.As(err, &locked) || locked.PID != other.Process.Pid || locked.Dir != dir {
+	if !errors.Is(err, ErrLocked) || !errors.As(err, &locked) || locked.PID != other.Process.Pid || locked.Dir != dir ||
+		!strings.Contains(err.Error(), fmt.Sprintf("%s is in use by process %d", dir, locked.PID)) {
 		t.Errorf("a folder that process %d holds: %v", other.Process.Pid, err)
 	}
 }

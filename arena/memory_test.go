@@ -36,7 +36,7 @@ func TestAnonymous(t *testing.T) {
 		free()
 		free()
 	}
-	for _, n := range []int{-1, math.MaxInt, math.MaxInt - 3*hugePage, 1 << 60} {
+	for _, n := range []int{-1, math.MaxInt, math.MaxInt - 3*hugePage, math.MaxInt / 2} {
 		if _, _, err := Anonymous(n, "dense weights"); err == nil || !strings.Contains(err.Error(), "dense weights") {
 			t.Errorf("%d bytes: %v", n, err)
 		}
