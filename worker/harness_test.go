@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/checkpoint"
@@ -21,13 +18,6 @@ import (
 	"github.com/moepool/moepool/transport"
 	"github.com/moepool/moepool/worker/shard"
 )
-
-func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) != "" {
-		os.Exit(playRole())
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // patience bounds a failing test only.
 const patience = 60 * time.Second

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/moepool/moepool/checkpoint/synth"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
@@ -22,6 +24,13 @@ import (
 
 // roleVariable makes the test binary a worker process.
 const roleVariable = "WORKER_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(roleVariable) != "" {
+		os.Exit(playRole())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // playRole is what `moepool worker` does, without its flags.
 func playRole() int {

@@ -87,12 +87,14 @@ func (s *Shards) open() error {
 // punch gives back the valid slots of an arena for which the condition on expert·parts+part holds.
 func (l *layer) punch(a *arena.Arena, part int, condition func(id int) bool) error {
 	parts := len(l.arenas)
+	var slots []int
 	for expert := range len(l.owned) / parts {
 		if a.Valid(expert) && condition(expert*parts+part) {
-			if err := a.Punch(expert); err != nil {
-				return fmt.Errorf("give back expert %d of layer %d part %d: %w", expert, l.number, part, err)
-			}
+			slots = append(slots, expert)
 		}
+	}
+	if err := a.Punch(slots...); err != nil {
+		return fmt.Errorf("give back %d experts of layer %d part %d: %w", len(slots), l.number, part, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -337,6 +338,31 @@ func TestTruncatedCheckpoint(t *testing.T) {
 		}
 		if c := store.Counters(); c.Bytes != 0 {
 			t.Errorf("folder %q: %d bytes are marked valid", dir, c.Bytes)
+		}
+	}
+}
+
+// TestPackedBytesDoNotDependOnThreads: slots come out in the right places whichever thread is quicker.
+func TestPackedBytesDoNotDependOnThreads(t *testing.T) {
+	t.Parallel()
+	cp := openModel(t, synth.Tiny("qwen3_moe"))
+	u := setup{format: kernels.BF16, parts: 3}
+	one, _ := u.load(t, cp)
+	for i := range 32 {
+		u.threads = 2 + i%4
+		many, store := u.load(t, cp)
+		for number, l := range one.layers {
+			for part, a := range l.arenas {
+				for slot := range one.Plan().Experts {
+					if !bytes.Equal(a.Bytes(slot), many.layers[number].arenas[part].Bytes(slot)) {
+						t.Fatalf("load %d with %d threads: layer %d part %d slot %d differs", i, u.threads, number, part, slot)
+					}
+				}
+			}
+		}
+		many.o.Team.Close()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

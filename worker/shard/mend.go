@@ -29,38 +29,49 @@ func (s *Shards) bring(l *layer) (read int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	slots := map[int][]int{} // by part
-	var first error
+	damaged := false
 	for i, id := range c.parts {
 		if !c.hit[i] {
 			read += int64(s.o.Plan.Shapes[int(id)%len(l.arenas)].Bytes())
 		}
-		switch err := c.damaged[i]; {
-		case err == nil:
-		case errors.Is(err, arena.ErrTorn), errors.Is(err, arena.ErrTruncated):
-			first = cmp.Or(first, err)
-			part := int(id) % len(l.arenas)
-			slots[part] = append(slots[part], int(id)/len(l.arenas))
-		default:
-			return read, fmt.Errorf("expert part %d: %w", id, err)
+		if err := c.damaged[i]; err != nil {
+			if !errors.Is(err, arena.ErrTorn) && !errors.Is(err, arena.ErrTruncated) {
+				return read, fmt.Errorf("expert part %d: %w", id, err)
+			}
+			damaged = true
 		}
 	}
-	if first != nil {
-		s.o.Log("warning: layer %d: damaged expert parts are packed again: %v", l.number, first)
+	if damaged {
+		err = s.rebuild(l)
 	}
+	return read, err
+}
+
+// rebuild packs the damaged expert parts of a request again.
+func (s *Shards) rebuild(l *layer) error {
+	c := &s.scratch
+	var first error
+	slots := map[int][]int{} // by part
+	for i, id := range c.parts {
+		if err := c.damaged[i]; err != nil {
+			first = cmp.Or(first, err)
+			slots[int(id)%len(l.arenas)] = append(slots[int(id)%len(l.arenas)], int(id)/len(l.arenas))
+		}
+	}
+	s.o.Log("warning: layer %d: damaged expert parts are packed again: %v", l.number, first)
 	for part, damaged := range slots {
 		shape := s.o.Plan.Shapes[part]
 		err := l.arenas[part].Fill(damaged, func(slot int, dst []byte) error {
 			return packExpert(s.o.Checkpoint, shape, l.number, slot, part, len(l.arenas), dst)
 		})
 		if err != nil {
-			return read, fmt.Errorf("pack damaged experts of part %d again: %w", part, err)
+			return fmt.Errorf("pack damaged experts of part %d again: %w", part, err)
 		}
 		for _, slot := range damaged {
 			s.locate(l, uint32(slot*len(l.arenas)+part))
 		}
 	}
-	return read, nil
+	return nil
 }
 
 // BringAll brings every owned expert part in and verifies its checksum if that was not done since the start. Damaged ones are

@@ -24,8 +24,8 @@ type packer struct {
 // buffersPerThread packed slots may wait for the arena to write them.
 const buffersPerThread = 2
 
-// fill packs the listed slots of a layer's part. Job i packs into buffer i mod n and waits for the arena to have taken slot i-n
-// from it; since jobs start in ascending order, the one that the arena waits for is never behind a full buffer.
+// fill packs the listed slots of a layer's part. Job i packs into buffer i mod n, after the arena has taken the work of job i-n from it.
+// Jobs start in ascending order and wait for earlier ones only, and the arena takes them in that order, so none waits for ever.
 func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) error {
 	if len(slots) == 0 {
 		return nil
@@ -37,24 +37,27 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 	if err != nil {
 		return err
 	}
-	packed, taken := make([]chan error, n), make([]chan struct{}, n)
-	for i := range n {
-		packed[i], taken[i] = make(chan error, 1), make(chan struct{}, 1)
-		taken[i] <- struct{}{}
+	packed, taken := make([]chan error, len(slots)), make([]chan struct{}, len(slots)) // by job
+	for i := range slots {
+		packed[i], taken[i] = make(chan error, 1), make(chan struct{})
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
 		ended <- p.s.o.Team.Run(len(slots), func(i, _ int) (err error) {
-			select {
-			case <-taken[i%n]:
-			case <-ctx.Done():
+			if i >= n {
+				select {
+				case <-taken[i-n]:
+				case <-ctx.Done():
+				}
+			}
+			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			// A fault (the checkpoint was truncated underneath) must not leave the arena waiting.
 			err = errNotPacked
-			defer func() { packed[i%n] <- err }()
+			defer func() { packed[i] <- err }()
 			err = packExpert(p.checkpoint, shape, l.number, slots[i], part, len(l.arenas), buffers[i%n])
 			return err
 		})
@@ -68,7 +71,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 		i := next
 		next++
 		select {
-		case err := <-packed[i%n]:
+		case err := <-packed[i]:
 			if err != nil {
 				return err
 			}
@@ -76,7 +79,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 			return ctx.Err()
 		}
 		copy(dst, buffers[i%n])
-		taken[i%n] <- struct{}{}
+		close(taken[i])
 		p.s.o.Progress(p.ready.Add(int64(bytes)), p.s.o.Plan.Bytes)
 		return nil
 	})
