@@ -28,7 +28,7 @@ func TestFMAIsExact(t *testing.T) {
 				t.Fatalf("FMA(%v, %v, %v) = %v, want %v", x, y, z, got, want)
 			}
 		}
-		for range 30000 {
+		for range 5000 {
 			x, y, z := in.float(), in.float(), in.float()
 			check(x, y, z)
 			check(x, y, -x*y)                                                                     // cancels all but the last bits
@@ -55,7 +55,7 @@ func TestFMAIsExact(t *testing.T) {
 func TestExpIsAccurate(t *testing.T) {
 	t.Parallel()
 	worst := 0.0
-	for b := uint64(0); b < 1<<32; b += 1009 {
+	for b := uint64(0); b < 1<<32; b += 6007 {
 		x := math.Float32frombits(uint32(b))
 		got, want := Exp(x), math.Exp(float64(x))
 		switch {

@@ -102,7 +102,7 @@ func TestMultiplyEqualsReferenceOverManyCalls(t *testing.T) {
 	eachImplementation(t, func(t *testing.T, s *Set) {
 		for i, f := range Formats() {
 			for used := 1; used <= 4; used++ {
-				product{f, 33, 8192 + 4*2048 + 70, 4, used, 0, 33, ordinary, false, uint64(10*used + i)}.check(t, s)
+				product{f, 33, 8192 + 70, 4, used, 0, 33, ordinary, false, uint64(10*used + i)}.check(t, s)
 			}
 		}
 	})

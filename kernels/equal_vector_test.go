@@ -186,15 +186,20 @@ func checkVectors(t testing.TB, s *Set, n int, kind valueKind, seed uint64) {
 	}
 }
 
+// callsLength is the length of vectors that implementations cut into several calls.
+const callsLength = 16384 + 1027
+
 func TestVectorsEqualReference(t *testing.T) {
 	eachImplementation(t, func(t *testing.T, s *Set) {
 		for kind := range valueKinds {
 			t.Run(kind.String(), func(t *testing.T) {
 				t.Parallel()
-				for n := range 150 {
+				for n := range 72 {
 					checkVectors(t, s, n, kind, uint64(n))
 				}
-				checkVectors(t, s, 20011, kind, 3) // several calls
+				for _, n := range []int{95, 127, 128, 149, 192, 257, callsLength} {
+					checkVectors(t, s, n, kind, uint64(n))
+				}
 			})
 		}
 	})
@@ -228,6 +233,11 @@ func TestExpEqualsReference(t *testing.T) {
 		x := make([]float32, 0, 1<<32/step+1)
 		for b := uint64(0); b < 1<<32; b += step {
 			x = append(x, math.Float32frombits(uint32(b)))
+		}
+		for _, edge := range []float32{expLowest, expHighest, 0, 0x1p-126, float32(math.Inf(1)), float32(math.Inf(-1))} {
+			for d := range uint32(41) {
+				x = append(x, math.Float32frombits(math.Float32bits(edge)+d-20))
+			}
 		}
 		want := make([]float32, len(x))
 		for i, v := range x {

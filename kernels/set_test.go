@@ -90,6 +90,16 @@ func TestPrepare(t *testing.T) {
 		requireSame(t, "codes", a.codes(1), want)
 		requireSame(t, "scales", a.scales(1), []float32{1, 0, 2})
 
+		clear(x)
+		x[0], x[64] = 127*0x1p-126, math.Nextafter32(127*0x1p-126, 0) // the smallest normal scale, and one below
+		if err := s.Prepare(a, 0, x); err != nil {
+			t.Fatal(err)
+		}
+		clear(want)
+		want[0] = 127
+		requireSame(t, "codes", a.codes(0), want)
+		requireSame(t, "scales", a.scales(0), []float32{0x1p-126, 0, 0})
+
 		for _, quantized := range []bool{true, false} {
 			for _, bad := range []float64{math.Inf(1), math.Inf(-1), math.NaN()} {
 				for _, column := range []int{0, 63, 64, 128, 129} {
@@ -110,6 +120,24 @@ func TestPrepare(t *testing.T) {
 					requireSame(t, "scales of a refused row", a.Scales, make([]float32, len(a.Scales)))
 				}
 			}
+		}
+	})
+}
+
+func TestWeightScales(t *testing.T) {
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		weights := make([]float32, 4*GroupColumns)
+		for g, largest := range []float32{
+			127 * (1 + 0x1p-8), 127 * (1 + 0x3p-8), // ties between two bfloat16 scales
+			127 * 0x1p-126, 126.5 * 0x1p-126, // the smallest normal scale, and one that is rounded to less
+		} {
+			weights[g*GroupColumns+1], weights[g*GroupColumns+2] = -largest, largest/2
+		}
+		codes, scales := make([]byte, len(weights)), make([]uint16, 4)
+		s.operations.quantizeWeights(codes, scales, weights)
+		requireSame(t, "scales", scales, []uint16{0x3f80, 0x3f82, 0x0080, 0})
+		for g, want := range [][4]byte{{128, 1, 192, 128}, {128, 1, 191, 128}, {128, 1, 192, 128}, {128, 128, 128, 128}} {
+			requireSame(t, "codes", codes[g*GroupColumns:][:4], want[:])
 		}
 	})
 }
