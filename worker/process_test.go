@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +42,12 @@ func playRole() int {
 		return 1
 	}
 	node := topology.ComputeNodes()[0].ID
+	if text := os.Getenv("WORKER_TEST_NODE"); text != "" {
+		if node, err = strconv.Atoi(text); err != nil {
+			log("%v", err)
+			return 1
+		}
+	}
 	if _, bound := numa.Bound(); !bound {
 		n, err := topology.Node(node)
 		if err == nil {
@@ -73,13 +80,13 @@ func playRole() int {
 	return 0
 }
 
-// startProcess starts a worker process.
-func (b *bench) startProcess(id, arenaDir string, f kernels.Format) *children.Group {
+// startProcess starts a worker process, bound to a node ("" is the first).
+func (b *bench) startProcess(id, node, arenaDir string, f kernels.Format) *children.Group {
 	b.t.Helper()
 	g, err := children.Start(context.Background(), children.Spec{
 		Env: []string{roleVariable + "=worker", "WORKER_TEST_MODEL=" + b.model.Dir(), "WORKER_TEST_FORMAT=" + f.String(),
 			"WORKER_TEST_URL=" + b.server.URL(), "WORKER_TEST_TOKEN=" + b.server.Token(), "WORKER_TEST_ARENA=" + arenaDir},
-		Workers: []children.Worker{{ID: id, Env: []string{"WORKER_TEST_ID=" + id}}},
+		Workers: []children.Worker{{ID: id, Env: []string{"WORKER_TEST_ID=" + id, "WORKER_TEST_NODE=" + node}}},
 		Log:     logWriter{b.t},
 	})
 	if err != nil {
@@ -105,7 +112,7 @@ func TestAnonymousMemory(t *testing.T) {
 	b := newBench(t, s)
 	layers := shard.Whole(b.model.Config(), 1)
 	for id, dir := range map[string]string{"files": t.TempDir(), "anonymous": "none"} {
-		g := b.startProcess(id, dir, kernels.BF16)
+		g := b.startProcess(id, "", dir, kernels.BF16)
 		idle := b.awaitState(id, transport.StateIdle)
 		if idle.PID != g.PIDs()[id] || idle.PID == os.Getpid() || len(idle.CPUs) == 0 {
 			t.Errorf("%s: %+v", id, idle)

@@ -324,6 +324,57 @@ func TestPlanIsChecked(t *testing.T) {
 	}
 }
 
+// TestFullDisk: what a full disk has no room for goes to anonymous memory; the bits are the same, and the next start packs only that.
+func TestFullDisk(t *testing.T) {
+	dir := smallDisk(t, "6m")
+	cp := openModel(t, synth.Tiny("mixtral"))
+	u := setup{format: kernels.F32, threads: 2}
+	plain, _ := u.load(t, cp)
+	u.dir = dir
+	s, store := u.load(t, cp)
+	c := store.Counters()
+	if c.Fallbacks == 0 || c.Bytes != s.Plan().Bytes || c.Bytes < 8<<20 {
+		t.Errorf("counters %+v", c)
+	}
+	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "anonymous memory") {
+		t.Errorf("notes %q", notes)
+	}
+	for layer := range 3 {
+		w := randomWork(t, 1, s.Plan(), layer, 6)
+		same(t, fmt.Sprint("layer ", layer), compute(t, s, w).Sum, compute(t, plain, w).Sum)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, store = u.load(t, cp)
+	if c := store.Counters(); c.ReusedBytes == 0 || c.ReusedBytes+c.PackedBytes != s.Plan().Bytes {
+		t.Errorf("second start: %+v", c)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Too little memory for the rest: an error before packing, with the disk's numbers in it.
+	u.change = func(o *Options) { o.Memory = Memory{Available: 1 << 20, Why: "MemAvailable 1 MiB"} }
+	_, _, err := u.try(t, cp)
+	var room *RoomError
+	if !errors.As(err, &room) || !strings.Contains(err.Error(), "free on the disk of "+dir) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestUnusableFolder: the store says why once, the shards note it.
+func TestUnusableFolder(t *testing.T) {
+	t.Parallel()
+	cp := openModel(t, synth.Tiny("mixtral"))
+	s, store := setup{dir: "/proc/no-such-folder"}.load(t, cp)
+	if c := store.Counters(); c.Fallbacks != 3 || c.Files != 0 {
+		t.Errorf("counters %+v", c)
+	}
+	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "the arena folder can't be used") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
 // TestTruncatedCheckpoint: a model file that becomes shorter while it is packed is an error of the load, not the process's death.
 func TestTruncatedCheckpoint(t *testing.T) {
 	t.Parallel()

@@ -118,7 +118,7 @@ func (s *Shards) mend(l *layer, fault error) error {
 	}
 	for _, err := range s.scratch.damaged {
 		if err != nil {
-			return errDamaged
+			return fmt.Errorf("%w: %w", errDamaged, fault)
 		}
 	}
 	return fault

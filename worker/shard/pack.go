@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 
 	"github.com/moepool/moepool/arena"
@@ -55,7 +57,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			// A fault (the checkpoint was truncated underneath) must not leave the arena waiting.
+			// Whatever happens, the arena must not be left waiting.
 			err = errNotPacked
 			defer func() { packed[i] <- err }()
 			err = packExpert(p.checkpoint, shape, l.number, slots[i], part, len(l.arenas), buffers[i%n])
@@ -85,10 +87,6 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 	})
 	stop()
 	packErr := <-ended
-	var fault *team.FaultError
-	if errors.As(packErr, &fault) {
-		return fmt.Errorf("read the checkpoint in %s: a file became shorter while it was packed: %w", p.checkpoint.Dir(), packErr)
-	}
 	if packErr != nil && (err == nil || errors.Is(err, errNotPacked)) {
 		return packErr
 	}
@@ -123,8 +121,22 @@ func (p *packer) free() {
 	}
 }
 
-// packExpert packs a part of an expert: rows [from, to) of gate and up, the same columns of down.
-func packExpert(cp *checkpoint.Checkpoint, shape kernels.ExpertShape, layer, expert, part, parts int, dst []byte) error {
+// packExpert packs a part of an expert: rows [from, to) of gate and up, the same columns of down. That the checkpoint's files became
+// shorter underneath is an error of it, on any goroutine.
+func packExpert(cp *checkpoint.Checkpoint, shape kernels.ExpertShape, layer, expert, part, parts int, dst []byte) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		r := recover()
+		if fault, ok := r.(interface {
+			runtime.Error
+			Addr() uintptr
+		}); ok {
+			err = fmt.Errorf("read expert %d of layer %d in %s: a file became shorter while it was packed: %w", expert, layer, cp.Dir(),
+				&team.FaultError{Address: fault.Addr()})
+		} else if r != nil {
+			panic(r)
+		}
+	}()
 	c := cp.Config()
 	names := c.Expert(layer, expert)
 	from, to := kernels.PartRange(shape.Format, c.ExpertIntermediate, parts, part)
@@ -133,7 +145,6 @@ func packExpert(cp *checkpoint.Checkpoint, shape kernels.ExpertShape, layer, exp
 	}
 	var tensors [3]checkpoint.Tensor
 	for i, name := range []string{names.Gate, names.Up, names.Down} {
-		var err error
 		if tensors[i], err = cp.Tensor(name); err != nil {
 			return err
 		}

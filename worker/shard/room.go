@@ -91,10 +91,11 @@ func (s *Shards) checkRoom(r room) error {
 
 // noteFallbacks says what lies in anonymous memory though a folder was asked for.
 func (s *Shards) noteFallbacks() {
-	if s.o.Dir == "" {
-		return
-	}
-	if n := s.o.Store.Counters().Fallbacks; n > 0 {
+	switch n := s.o.Store.Counters().Fallbacks; {
+	case n == 0:
+	case s.o.Dir == "":
+		s.note("all %d arenas lie in anonymous memory: the arena folder can't be used", n)
+	default:
 		s.note("%d of %d arenas lie wholly or partly in anonymous memory, not in %s", n, s.arenaCount(), s.o.Dir)
 	}
 }

@@ -1,0 +1,101 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/moepool/moepool/arena"
+	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/kernels/team"
+	"github.com/moepool/moepool/transport"
+)
+
+// BenchmarkCompute is one layer of Qwen3-30B-A3B's experts (32 of its 128): 8 experts a row, chosen at random, from an arena file.
+func BenchmarkCompute(b *testing.B) {
+	spec, err := synth.Like("qwen3-30b-a3b")
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec.Layers, spec.Experts, spec.Vocabulary = 1, 32, 512
+	dir := filepath.Join(b.TempDir(), "model")
+	if err := synth.Write(dir, spec, nil); err != nil {
+		b.Fatal(err)
+	}
+	cp, err := checkpoint.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cp.Close()
+	set, err := kernels.Select("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	store, err := arena.OpenStore(arena.Options{Dir: b.TempDir(), Identity: "benchmark"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	tm, err := team.New(runtime.GOMAXPROCS(0), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tm.Close()
+	plan, err := NewPlan(cp.Config(), kernels.Q8, 1, Whole(cp.Config(), 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := Load(context.Background(), Options{Checkpoint: cp, Plan: plan, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, rows := range []int{1, 8, 64, 512} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			w := benchmarkWork(b, set, plan, rows)
+			var r transport.Result
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := s.Compute(context.Background(), w, &r); err != nil {
+					b.Fatal(err)
+				}
+			}
+			weights := float64(len(r.Parts)) * float64(plan.Shapes[0].Bytes()) * float64(b.N)
+			b.ReportMetric(weights/b.Elapsed().Seconds()/1e9, "GB/s")
+			operations := 2 * float64(len(w.Parts)) * 3 * float64(cp.Config().Hidden*cp.Config().ExpertIntermediate) * float64(b.N)
+			b.ReportMetric(operations/b.Elapsed().Seconds()/1e9, "GOP/s")
+		})
+	}
+}
+
+func benchmarkWork(b *testing.B, set *kernels.Set, p *Plan, rows int) *transport.Work {
+	r := rand.New(rand.NewPCG(1, 2))
+	hidden := p.Shapes[0].Hidden
+	var a kernels.Activations
+	a.Reset(true, rows, hidden)
+	w := &transport.Work{Rows: rows, Hidden: hidden, Quantized: true, Offsets: []uint32{0}}
+	x := make([]float32, hidden)
+	for row := range rows {
+		for c := range x {
+			x[c] = float32(r.NormFloat64())
+		}
+		if err := set.Prepare(&a, row, x); err != nil {
+			b.Fatal(err)
+		}
+		chosen := r.Perm(p.Experts)[:8]
+		for id := range p.Experts {
+			for _, c := range chosen {
+				if c == id {
+					w.Parts, w.Weights = append(w.Parts, uint32(id)), append(w.Weights, r.Float32())
+				}
+			}
+		}
+		w.Offsets = append(w.Offsets, uint32(len(w.Parts)))
+	}
+	w.Codes, w.Scales = a.Codes, a.Scales
+	return w
+}
