@@ -15,7 +15,9 @@ import (
 type Options struct {
 	Dir      string // the worker's own folder; "" or "none": anonymous memory
 	Identity string // model digest, format, parts, layout version: a file written under another identity is rebuilt
-	Log      func(format string, args ...any)
+	// AnonymousIfLocked gives anonymous memory, like any other folder that can't be used, where ErrLocked would be returned.
+	AnonymousIfLocked bool
+	Log               func(format string, args ...any)
 
 	system system // nil: the real one
 }
@@ -67,7 +69,7 @@ const lockName = "lock"
 func fileName(k Key) string { return fmt.Sprintf("layer-%05d-part-%03d.arena", k.Layer, k.Part) }
 
 // OpenStore creates and locks the folder. A folder that can't be used gives a store of anonymous memory and a log line, except
-// for ErrLocked.
+// for ErrLocked without AnonymousIfLocked.
 func OpenStore(o Options) (*Store, error) {
 	s := &Store{identity: identityOf(o.Identity), sys: o.system, log: o.Log, arenas: map[Key]*Arena{}}
 	if s.sys == nil {
@@ -81,7 +83,7 @@ func OpenStore(o Options) (*Store, error) {
 	}
 	s.asked = true
 	err := s.lockFolder(o.Dir)
-	if errors.Is(err, ErrLocked) {
+	if errors.Is(err, ErrLocked) && !o.AnonymousIfLocked {
 		return nil, err
 	}
 	if err != nil {

@@ -71,8 +71,8 @@ type Coordinator struct {
 }
 
 // Open checks the model and connects; it neither packs nor waits. Start does.
-func Open(ctx context.Context, o Options) (c *Coordinator, err error) {
-	c = &Coordinator{options: o, turn: make(chan struct{}, 1)}
+func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
+	c := &Coordinator{options: o, turn: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			c.Close()

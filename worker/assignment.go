@@ -119,7 +119,7 @@ func (p *process) loaded(l *loading, shards *shard.Shards, err error) {
 		return
 	}
 	if err != nil {
-		p.o.Log("worker %s can't load its experts: %v", p.o.ID, err)
+		p.o.Log("warning: worker %s can't load its experts: %v", p.o.ID, err)
 	}
 	if p.state != transport.StateLoading {
 		return // its coordinator has gone, or it drains

@@ -27,7 +27,7 @@ func Pack(ctx context.Context, o Options, layers []transport.LayerParts, verify 
 	if ArenaFolder(o.ArenaDir, "", o.Format, o.Parts, o.ID) == "" {
 		return nil, errors.New("packing needs a folder (--arena-dir)")
 	}
-	h, err := hold(o)
+	h, err := hold(o, true)
 	if err != nil {
 		return nil, err
 	}

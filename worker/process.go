@@ -29,8 +29,8 @@ type holding struct {
 	memory     shard.Memory // when the process started
 }
 
-// hold opens everything; errors are those of the model, the folder's lock and the node.
-func hold(o Options) (h *holding, err error) {
+// hold opens everything; errors are those of the model, the node and, for packing, the folder's lock.
+func hold(o Options, packing bool) (h *holding, err error) {
 	h = &holding{o: o}
 	defer func() {
 		if err != nil {
@@ -64,7 +64,9 @@ func hold(o Options) (h *holding, err error) {
 	h.store, err = arena.OpenStore(arena.Options{
 		Dir:      ArenaFolder(o.ArenaDir, digest, o.Format, o.Parts, o.ID),
 		Identity: fmt.Sprintf("model %s format %s parts %d layout %d", digest, o.Format, o.Parts, kernels.LayoutVersion),
-		Log:      o.Log,
+		// Another moepool may run the same model on this host; the folder's owner is named in the log line.
+		AnonymousIfLocked: !packing,
+		Log:               func(format string, args ...any) { o.Log("warning: "+format, args...) },
 	})
 	if err != nil {
 		return h, err

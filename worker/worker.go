@@ -33,7 +33,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	parent, stopWatching := watchParent(o.ParentPipe)
 	defer stopWatching()
-	h, err := hold(o)
+	h, err := hold(o, false)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ type beatLog struct{ failing bool }
 func (b *beatLog) report(p *process, err error) {
 	switch {
 	case err != nil && !b.failing:
-		p.o.Log("worker %s can't send its beat: %v", p.o.ID, err)
+		p.o.Log("warning: worker %s can't send its beat: %v", p.o.ID, err)
 	case err == nil && b.failing:
 		p.o.Log("worker %s sends beats again", p.o.ID)
 	}

@@ -74,7 +74,7 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger("")
+	log := newLogger(true)
 	if options.Connect, err = f.nats.options("moepool coordinator", log.Printf); err != nil {
 		return err
 	}

@@ -60,13 +60,13 @@ func (f *evalFlags) run(cmd *cobra.Command, file string) error {
 	}
 	ctx := cmd.Context()
 	show := !f.quiet && !f.asJSON
-	c, err := startLocal(ctx, &f.local, newLogger(""), show)
+	c, err := startLocal(ctx, &f.local, show)
 	if err != nil {
 		return err
 	}
 	defer c.stop()
 	windows := evaluation.Windows(c.Tokenizer.Encode(string(text), false), f.window)
-	bars := newBars(newLogger(""), show)
+	bars := newBars(newLogger(true), show)
 	defer bars.finish()
 	chunk := f.local.coordinator.prefillChunk
 	if chunk == 0 {

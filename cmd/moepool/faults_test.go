@@ -14,7 +14,7 @@ import (
 func generating(t *testing.T, args ...string) (*process, []int) {
 	t.Helper()
 	p := startProcess(t, append([]string{"run", "--quiet", "--workers", "2", "--ignore-eos", "--raw", "--max-tokens", "4000",
-		"--model", longModel(t), "--arena-dir", "none"}, args...)...)
+		"--model", longModel(t), "--arena-dir", "none", demoPrompt}, args...)...)
 	waitFor(t, waitLimit, func() (bool, string) {
 		return len(p.stdout.String()) > 20, "text of a long answer; stderr: " + p.stderr.String()
 	})

@@ -28,9 +28,11 @@ type localFlags struct {
 	arena       arenaFlags
 	workers     int
 	threads     int
+	verbose     bool
 }
 
 func (f *localFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell what coordinator and workers do")
 	f.model.register(flags)
 	f.coordinator.register(flags)
 	f.arena.register(flags)
@@ -97,8 +99,9 @@ func workerArguments(f *modelFlags, a *arenaFlags, dir, nats, clusterName string
 }
 
 // startLocal starts everything and returns when the model answers. The caller calls stop in any case.
-func startLocal(ctx context.Context, f *localFlags, log *logger, showProgress bool) (c *cluster, err error) {
+func startLocal(ctx context.Context, f *localFlags, showProgress bool) (c *cluster, err error) {
 	begin := time.Now()
+	log := newLogger(f.verbose)
 	dir, format, set, err := f.model.resolve(ctx)
 	if err != nil {
 		return nil, err
@@ -135,7 +138,8 @@ func startLocal(ctx context.Context, f *localFlags, log *logger, showProgress bo
 		return nil, err
 	}
 	c.workers, err = children.Start(ctx, children.Spec{
-		Args:    workerArguments(&f.model, &f.arena, dir, c.server.URL(), transport.DefaultCluster, f.threads),
+		Args: append(workerArguments(&f.model, &f.arena, dir, c.server.URL(), transport.DefaultCluster, f.threads),
+			"--quiet="+strconv.FormatBool(!f.verbose)),
 		Env:     []string{tokenVariable + "=" + c.server.Token()},
 		Workers: childWorkers(seats),
 		Log:     log,
@@ -148,7 +152,27 @@ func startLocal(ctx context.Context, f *localFlags, log *logger, showProgress bo
 		return nil, err
 	}
 	c.loaded = time.Since(begin)
+	if showProgress {
+		bars.finish()
+		fmt.Fprintln(os.Stderr, c.whereExpertsLie(&f.arena))
+	}
 	return c, nil
+}
+
+// whereExpertsLie says how many bytes of experts the workers hold, and in which folder.
+func (c *cluster) whereExpertsLie(f *arenaFlags) string {
+	var parts int
+	var total, packed int64
+	for _, b := range c.Members.Workers() {
+		parts += b.ExpertParts
+		total += b.Arena.Bytes
+		packed += b.Arena.PackedBytes
+	}
+	place := "anonymous memory"
+	if dir, err := f.folder(); err == nil && dir != "" {
+		place = dir
+	}
+	return fmt.Sprintf("[%d expert parts, %s, of which %s packed now, in %s]", parts, bytesText(total), bytesText(packed), place)
 }
 
 // watch tells the coordinator of workers that ended, until all have.

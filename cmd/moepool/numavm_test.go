@@ -96,7 +96,7 @@ func TestNUMAVMPages(t *testing.T) {
 // Every thread of a worker stays within its node's CPUs.
 func TestNUMAVMThreads(t *testing.T) {
 	topology := inNUMAVM(t)
-	p := startProcess(t, "run", "--quiet", "--ignore-eos", "--raw", "--max-tokens", "4000", "--model", longModel(t), "--arena-dir", "none")
+	p := startProcess(t, "run", "--quiet", "--ignore-eos", "--raw", "--max-tokens", "4000", "--model", longModel(t), "--arena-dir", "none", demoPrompt)
 	waitFor(t, waitLimit, func() (bool, string) { return len(p.stdout.String()) > 5, "text: " + p.stderr.String() })
 	pids := childProcesses(p.Process.Pid)
 	if len(pids) != 2 {

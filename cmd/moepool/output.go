@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"golang.org/x/term"
@@ -18,19 +19,25 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// warningPrefix begins the lines that are shown even to those who did not ask for more.
+const warningPrefix = "warning: "
+
 // logger writes one line a message to stderr; the same message is written once.
 type logger struct {
-	mu     sync.Mutex
-	prefix string
-	said   map[string]bool
-	above  io.Writer // where progress bars want other lines to go; nil is stderr
+	mu      sync.Mutex
+	verbose bool // else only warnings
+	said    map[string]bool
+	above   io.Writer // where progress bars want other lines to go; nil is stderr
 }
 
-func newLogger(prefix string) *logger { return &logger{prefix: prefix, said: map[string]bool{}} }
+func newLogger(verbose bool) *logger { return &logger{verbose: verbose, said: map[string]bool{}} }
 
-// Printf writes a line, unless the same line was written before.
+// Printf writes a line, unless the same line was written before or is of no interest.
 func (l *logger) Printf(format string, args ...any) {
-	line := fmt.Sprintf(l.prefix+format, args...)
+	line := fmt.Sprintf(format, args...)
+	if !l.verbose && !strings.HasPrefix(line, warningPrefix) {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.said[line] {

@@ -62,7 +62,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger("")
+	log := newLogger(true)
 	bars := newBars(log, !f.asJSON)
 	defer bars.finish()
 	reports := []*worker.PackReport{}

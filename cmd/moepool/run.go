@@ -68,11 +68,10 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	log := newLogger("")
 	if f.nats.url != "" {
-		return f.runRemote(ctx, cmd.OutOrStdout(), request, chat, log)
+		return f.runRemote(ctx, cmd.OutOrStdout(), request, chat, newLogger(true))
 	}
-	c, err := startLocal(ctx, &f.local, log, !f.quiet && !f.asJSON)
+	c, err := startLocal(ctx, &f.local, !f.quiet && !f.asJSON)
 	if err != nil {
 		return err
 	}

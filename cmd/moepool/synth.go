@@ -50,7 +50,7 @@ func newSynthCommand() *cobra.Command {
 				spec.Experts = experts
 			}
 			spec.Seed = seed
-			bars := newBars(newLogger(""), !asJSON)
+			bars := newBars(newLogger(true), !asJSON)
 			defer bars.finish()
 			report := synthReport{Dir: args[0], Like: like}
 			err = synth.WriteContext(cmd.Context(), args[0], spec, func(done, total int64) {

@@ -23,6 +23,7 @@ type workerFlags struct {
 	index    int
 	perNode  int
 	threads  int
+	quiet    bool
 }
 
 func newWorkerCommand() *cobra.Command {
@@ -46,6 +47,7 @@ It outlives coordinators and registers with the next one. --model, --format and 
 	flags.IntVar(&f.index, "index", 0, "number of this worker on its node, from 0")
 	flags.IntVar(&f.perNode, "per-node", 1, "workers that share the node")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: the worker's share of the node's physical cores)")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "warnings only")
 	cmd.MarkFlagsMutuallyExclusive("all-nodes", "node")
 	cmd.MarkFlagsMutuallyExclusive("all-nodes", "id")
 	return cmd
@@ -75,7 +77,7 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 		}
 		return numa.ExecPinned(node, f.arena.strictNUMA, append([]string{self}, os.Args[1:]...), os.Environ())
 	}
-	log := newLogger("")
+	log := newLogger(!f.quiet)
 	for _, problem := range binding.Problems {
 		log.Printf("warning: %s", problem)
 	}
@@ -133,7 +135,7 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 		}
 	}
 	group, err := children.Start(ctx, children.Spec{
-		Args: arguments, Env: []string{tokenVariable + "=" + token}, Workers: childWorkers(seats), Log: newLogger(""),
+		Args: arguments, Env: []string{tokenVariable + "=" + token}, Workers: childWorkers(seats), Log: newLogger(true),
 	})
 	if err != nil {
 		return err
