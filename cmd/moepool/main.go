@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -38,6 +39,9 @@ func run(args []string) int {
 	root := newRootCommand()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err != nil && strings.HasPrefix(err.Error(), "unknown command") { // cobra has no type for it
+		err = usageError{err}
+	}
 	var bySignal signalError
 	if errors.As(context.Cause(ctx), &bySignal) && err != nil {
 		if bySignal.signal == syscall.SIGTERM {

@@ -110,7 +110,11 @@ func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error
 			fmt.Fprintln(os.Stderr, report.summary())
 		}
 	}
-	return failure
+	if failure != nil { // said before the workers are ended: one that hangs takes a while
+		fmt.Fprintf(os.Stderr, "moepool: %v\n", failure)
+		return silentError{failure}
+	}
+	return nil
 }
 
 func (r *runReport) summary() string {
