@@ -14,8 +14,8 @@ const (
 	residencyInterval = 10 * time.Second
 	// drainTimeout is how long running work may take when the worker is told to end.
 	drainTimeout = 10 * time.Second
-	// orphanTimeout is how long a worker takes to end after its parent.
-	orphanTimeout = 500 * time.Millisecond
+	// orphanTimeout is half of how long a worker may take to end after its parent.
+	orphanTimeout = 400 * time.Millisecond
 )
 
 // RefusedError is the error of Run when the coordinator can't use the worker.
