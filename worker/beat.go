@@ -23,7 +23,7 @@ func (p *process) beat() *transport.Beat {
 	}
 	p.mu.Unlock()
 
-	b.RSSAnon = readRSSAnon()
+	b.RSSAnon = rssAnon()
 	c := p.store.Counters()
 	b.Arena = transport.ArenaReport{Files: c.Files, Bytes: c.Bytes, PackedBytes: c.PackedBytes, ReusedBytes: c.ReusedBytes, Fallbacks: c.Fallbacks}
 	b.Notes = p.seat.allNotes()

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/worker/shard"
 )
 
@@ -13,7 +14,7 @@ type seat struct {
 	node        int // -1 where there is no topology to speak of
 	cpus        []int
 	threads     int
-	memoryBytes int64 // of the node; 0 is unknown
+	memoryBytes int64 // that the node can give; 0 is unknown
 	bound       bool
 	log         func(format string, args ...any)
 
@@ -50,6 +51,9 @@ func takeSeat(o *Options) (*seat, error) {
 		}
 		cores, cpus = node.Cores, node.CPUs
 		s.memoryBytes = node.MemoryBytes
+		if o.StrictNUMA && node.AvailableBytes > 0 {
+			s.memoryBytes = node.AvailableBytes // beyond it the kernel would kill, where it otherwise takes another node's
+		}
 		if topology.Known {
 			s.node = node.ID
 		}
@@ -114,9 +118,9 @@ func siblings(cores, cpus []int) []int {
 	return all
 }
 
-// memory is what this worker may take: its part of what is available on the host, at most the node's memory.
+// memory is what this worker may take: its part of what is available on the host, at most what the node can give.
 func (s *seat) memory(perNode int) shard.Memory {
-	m := readMemory()
+	m := hostMemory(hostinfo.This())
 	if s.memoryBytes > 0 && m.Available > s.memoryBytes {
 		m.Available = s.memoryBytes
 		m.Why += fmt.Sprintf(", node %d has %d MiB", s.node, s.memoryBytes>>20)

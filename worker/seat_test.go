@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/transport"
+	"github.com/moepool/moepool/worker/shard"
 )
 
 func TestDivide(t *testing.T) {
@@ -84,48 +86,38 @@ func TestArenaFolder(t *testing.T) {
 	}
 }
 
-func TestReadMemory(t *testing.T) {
+func TestHostMemory(t *testing.T) {
 	t.Parallel()
-	const mib = 1 << 20
-	meminfo := "MemTotal:       16777216 kB\nMemFree:         1000000 kB\nMemAvailable:    8388608 kB\n"
+	const (
+		mib     = 1 << 20
+		meminfo = "MemTotal: 16777216 kB\nMemFree: 1000000 kB\nMemAvailable: 8388608 kB\n"
+		mounts  = "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n"
+	)
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  int64
-		why   string
+		want  shard.Memory
 	}{
-		"nothing":   {nil, 0, ""},
-		"no groups": {map[string]string{"proc/meminfo": meminfo}, 8192 * mib, "MemAvailable 8192 MiB"},
-		"version 2": {map[string]string{
-			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a/b\n",
-			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "5\n",
+		"nothing":   {nil, shard.Memory{}},
+		"no groups": {map[string]string{"proc/meminfo": meminfo}, shard.Memory{Available: 8192 * mib, Why: "MemAvailable 8192 MiB"}},
+		"a group": {map[string]string{
+			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mounts,
 			"sys/fs/cgroup/a/memory.max": fmt.Sprint(1000 * mib), "sys/fs/cgroup/a/memory.current": fmt.Sprint(700 * mib),
-			"sys/fs/cgroup/a/memory.stat": fmt.Sprintf("anon 1\nfile %d\ninactive_file %d\nactive_file %d\n", 900*mib, 40*mib, 60*mib),
-		}, 400 * mib, "cgroup limit 1000 MiB with 400 MiB left"},
-		"version 2 in a container": {map[string]string{
-			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/not/here\n",
-			"sys/fs/cgroup/memory.max": fmt.Sprint(2000 * mib), "sys/fs/cgroup/memory.current": fmt.Sprint(500 * mib),
-		}, 1500 * mib, "cgroup limit 2000 MiB with 1500 MiB left"},
-		"version 1": {map[string]string{
-			"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/x\n3:memory:/job\n0::/other\n",
-			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": fmt.Sprint(300 * mib), "sys/fs/cgroup/memory/job/memory.usage_in_bytes": fmt.Sprint(290 * mib),
-			"sys/fs/cgroup/memory/job/memory.stat":       fmt.Sprintf("cache 1\ntotal_inactive_file %d\ntotal_active_file %d\n", 100*mib, 0),
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712", "sys/fs/cgroup/memory/memory.usage_in_bytes": "7",
-		}, 110 * mib, "cgroup limit 300 MiB with 110 MiB left"},
-		"over the limit": {map[string]string{
-			"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000", "sys/fs/cgroup/memory.current": "2000",
-		}, 1, "cgroup limit 0 MiB with 0 MiB left"},
-		"nonsense": {map[string]string{"proc/meminfo": "MemAvailable: many\nMemAvailable:\n", "proc/self/cgroup": "x\n\n1:2\n"}, 0, ""},
+		}, shard.Memory{Available: 300 * mib, Why: "MemAvailable 8192 MiB, cgroup limit 1000 MiB with 300 MiB left"}},
+		"a wide group": {map[string]string{
+			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mounts,
+			"sys/fs/cgroup/a/memory.max": fmt.Sprint(10000 * mib), "sys/fs/cgroup/a/memory.current": fmt.Sprint(mib),
+		}, shard.Memory{Available: 8192 * mib, Why: "MemAvailable 8192 MiB, cgroup limit 10000 MiB with 9999 MiB left"}},
+		"a full group": {map[string]string{
+			"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mounts,
+			"sys/fs/cgroup/a/memory.max": "1000", "sys/fs/cgroup/a/memory.current": "2000",
+		}, shard.Memory{Available: 1, Why: "cgroup limit 0 MiB with 0 MiB left"}},
 	} {
 		root := fstest.MapFS{}
 		for file, text := range c.files {
 			root[file] = &fstest.MapFile{Data: []byte(text)}
 		}
-		got := readMemoryFrom(root)
-		if got.Available != c.want || !strings.HasSuffix(got.Why, c.why) {
-			t.Errorf("%s: %s", name, cmp.Diff(fmt.Sprint(c.want, c.why), fmt.Sprint(got.Available, got.Why)))
+		if diff := cmp.Diff(c.want, hostMemory(hostinfo.Host{Root: root})); diff != "" {
+			t.Errorf("%s: %s", name, diff)
 		}
-	}
-	if readRSSAnon() <= 0 || readMemory().Available <= 0 {
-		t.Errorf("this host: %d bytes anonymous, %+v", readRSSAnon(), readMemory())
 	}
 }

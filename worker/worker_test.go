@@ -327,16 +327,30 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// TestLockedFolder: two workers with one id on one host are noticed before the second one registers.
+// TestLockedFolder: a folder that another process holds is an error of packing, which names that process; a worker takes anonymous
+// memory instead and says so.
 func TestLockedFolder(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, synth.Tiny("mixtral"))
 	o := b.options("w0")
 	o.ArenaDir = t.TempDir()
+	holder, err := arena.OpenStore(arena.Options{Dir: ArenaFolder(o.ArenaDir, b.identity(o.Format, o.Parts).ModelDigest, o.Format, o.Parts, o.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	layers := shard.Whole(b.model.Config(), 2)
+	if _, err := Pack(t.Context(), o, layers, false, nil); !errors.Is(err, arena.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprint("process ", os.Getpid())) {
+		t.Errorf("error %v", err)
+	}
 	b.start(o)
 	b.awaitState("w0", transport.StateIdle)
-	if err := Run(t.Context(), o); !errors.Is(err, arena.ErrLocked) || !strings.Contains(err.Error(), fmt.Sprint("process ", os.Getpid())) {
-		t.Errorf("error %v", err)
+	if err := b.assign("w0", 1, 1, b.identity(kernels.Q8, 2), layers); err != nil {
+		t.Fatal(err)
+	}
+	ready := b.awaitState("w0", transport.StateReady)
+	if ready.Arena.Files != 0 || ready.Arena.Fallbacks != 6 || !strings.Contains(strings.Join(ready.Notes, "; "), "all 6 arenas lie in anonymous memory") {
+		t.Errorf("ready: %+v, notes %q", ready.Arena, ready.Notes)
 	}
 }
 
