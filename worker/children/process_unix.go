@@ -8,7 +8,12 @@ import (
 	"syscall"
 )
 
-func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
+func terminate(p *os.Process) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	return p.Signal(syscall.SIGCONT) // a stopped process takes no other signal but the one that kills
+}
 
 // openPipe makes a file of an inherited pipe, such that its reads can be interrupted by closing it.
 func openPipe(fd int) (*os.File, error) {
