@@ -21,6 +21,7 @@ type bpe struct {
 	prefix       string
 	suffix       string
 
+	cuts  cuts
 	cache pieceCache
 }
 
@@ -45,6 +46,25 @@ func (m *bpe) encode(ids []int32, piece string, byteLevel bool) []int32 {
 			return append(ids, id)
 		}
 	}
+	// A long piece is cut where that changes nothing.
+	for len(piece) > maxCachedPiece && !byteLevel && m.prefix == "" && m.suffix == "" {
+		n := m.cuts.next(piece, m.knows)
+		ids = m.encodePart(ids, piece[:n], false)
+		piece = piece[n:]
+	}
+	if piece == "" {
+		return ids
+	}
+	return m.encodePart(ids, piece, byteLevel)
+}
+
+func (m *bpe) knows(char string) bool {
+	_, ok := m.vocab[char]
+	return ok
+}
+
+// encodePart is encode without a look at the whole piece.
+func (m *bpe) encodePart(ids []int32, piece string, byteLevel bool) []int32 {
 	if len(piece) > maxCachedPiece {
 		return m.appendPiece(ids, piece, byteLevel)
 	}

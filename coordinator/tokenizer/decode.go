@@ -48,7 +48,7 @@ func parseDecoder(raw json.RawMessage, depth int) ([]decoderSpec, error) {
 	case "Replace":
 		literal, re, content, err := parseReplace(raw)
 		if err != nil {
-			return nil, fmt.Errorf("Replace: %w", err)
+			return nil, fmt.Errorf("kind Replace: %w", err)
 		}
 		if re != nil {
 			return []decoderSpec{func(next stage) stage { return &replaceDecoder{next: next, whole: replacePattern{re, content}} }}, nil
@@ -67,7 +67,7 @@ func parseDecoder(raw json.RawMessage, depth int) ([]decoderSpec, error) {
 		}
 		r, n := utf8.DecodeRuneInString(s.Content)
 		if n == 0 || n != len(s.Content) {
-			return nil, fmt.Errorf("Strip: content %q is not one character", s.Content)
+			return nil, fmt.Errorf("kind Strip: content %q is not one character", s.Content)
 		}
 		return []decoderSpec{func(next stage) stage {
 			return &strip{next: next, content: r, start: s.Start, stop: s.Stop}
@@ -75,7 +75,7 @@ func parseDecoder(raw json.RawMessage, depth int) ([]decoderSpec, error) {
 	case "Metaspace":
 		replacement, scheme, _, err := readMetaspace(raw)
 		if err != nil {
-			return nil, fmt.Errorf("Metaspace: %w", err)
+			return nil, fmt.Errorf("kind Metaspace: %w", err)
 		}
 		return []decoderSpec{func(next stage) stage {
 			return &metaspaceDecoder{next: next, replacement: replacement, drop: scheme != prependNever}

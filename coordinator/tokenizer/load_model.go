@@ -107,6 +107,7 @@ func (m *bpe) parseMerges(raw json.RawMessage) error {
 				return fmt.Errorf("merges[%d] (%q, %q): %q is not in the vocabulary", i, p[0], p[1], token)
 			}
 		}
+		m.cuts.note(p[0] + right)
 		// A repeated pair takes the later rank, as in Hugging Face's map.
 		m.merges[pair{ids[0], ids[1]}] = merge{rank: int32(i), id: ids[2]}
 	}

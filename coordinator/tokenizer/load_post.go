@@ -57,7 +57,7 @@ func applyPostProcessor(raw json.RawMessage, depth, size int, pieces *[]template
 	case "TemplateProcessing":
 		outer, err := parseTemplate(raw, size)
 		if err != nil {
-			return fmt.Errorf("TemplateProcessing: %w", err)
+			return fmt.Errorf("kind TemplateProcessing: %w", err)
 		}
 		var out []templatePiece
 		for _, p := range outer {
@@ -68,7 +68,7 @@ func applyPostProcessor(raw json.RawMessage, depth, size int, pieces *[]template
 			out = append(out, *pieces...)
 		}
 		if len(out) > maxTemplatePieces {
-			return fmt.Errorf("TemplateProcessing: more than %d pieces", maxTemplatePieces)
+			return fmt.Errorf("kind TemplateProcessing: more than %d pieces", maxTemplatePieces)
 		}
 		*pieces = out
 		return nil

@@ -40,7 +40,7 @@ func parseNormalizer(raw json.RawMessage, depth int) (normalizer, error) {
 	case "Replace":
 		lit, re, content, err := parseReplace(raw)
 		if err != nil {
-			return nil, fmt.Errorf("Replace: %w", err)
+			return nil, fmt.Errorf("kind Replace: %w", err)
 		}
 		if re != nil {
 			return replacePattern{re, content}, nil
@@ -111,7 +111,7 @@ func parsePreTokenizer(raw json.RawMessage, depth int) ([]preTokenizer, error) {
 	}
 	one := func(p preTokenizer, err error) ([]preTokenizer, error) {
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", kind, err)
+			return nil, fmt.Errorf("kind %s: %w", kind, err)
 		}
 		return []preTokenizer{p}, nil
 	}

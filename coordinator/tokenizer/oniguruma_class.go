@@ -8,15 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// \w of Oniguruma: Alphabetic, marks, decimal digits and connectors (without the brackets of a class). The ranges are the
-// Alphabetic symbols: circled, squared and parenthesised letters.
-const wordItems = `\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}` + "\u24B6-\u24E9\U0001F130-\U0001F149\U0001F150-\U0001F169\U0001F170-\U0001F189"
+// Unicode's derived properties, as items of a class.
+const (
+	alphabetic = `\p{L}\p{Nl}\p{Other_Alphabetic}`
+	// wordItems are \w in a class; outside of one Oniguruma takes all numbers for word characters, not only digits and letters.
+	wordItems  = alphabetic + `\p{M}\p{Nd}\p{Pc}`
+	wordAlone  = wordItems + `\p{No}`
+	hexadigits = `0-9a-fA-F`
+)
 
 // posixItems are Oniguruma's POSIX classes for Unicode, as items of a class.
 var posixItems = map[string]string{
-	"alnum": `\p{L}\p{M}\p{Nd}\p{Nl}`, "alpha": `\p{L}\p{M}\p{Nl}`, "ascii": `\x00-\x7F`, "blank": `\t\p{Zs}`, "cntrl": `\p{Cc}`,
-	"digit": `\p{Nd}`, "lower": `\p{Ll}`, "punct": `\p{P}$+<=>\^` + "`" + `|~`, "space": `\s`, "upper": `\p{Lu}`,
-	"word": wordItems, "xdigit": `0-9a-fA-F`,
+	"alnum": alphabetic + `\p{Nd}`, "alpha": alphabetic, "ascii": `\x00-\x7F`, "blank": `\t\p{Zs}`, "cntrl": `\p{Cc}`, "digit": `\p{Nd}`,
+	"lower": `\p{Ll}\p{Other_Lowercase}`, "punct": `\p{P}\p{S}`, "space": `\s`, "upper": `\p{Lu}\p{Other_Uppercase}`, "word": wordItems,
+	"xdigit": hexadigits,
 }
 
 // escape reads a backslash and what belongs to it. In a class the result is an item of the class.
@@ -31,25 +36,26 @@ func (t *translator) escape(inClass bool) (string, error) {
 		return `\` + string(c), nil
 	case 'w', 'h':
 		t.rest = t.rest[1:]
-		items := wordItems
-		if c == 'h' {
-			items = posixItems["xdigit"]
+		switch {
+		case c == 'h' && inClass:
+			return hexadigits, nil
+		case c == 'h':
+			return "[" + hexadigits + "]", nil
+		case inClass:
+			return wordItems, nil
 		}
-		if inClass {
-			return items, nil
-		}
-		return "[" + items + "]", nil
+		return "[" + wordAlone + "]", nil
 	case 'W', 'H':
 		if inClass {
 			break
 		}
 		t.rest = t.rest[1:]
 		if c == 'H' {
-			return "[^" + posixItems["xdigit"] + "]", nil
+			return "[^" + hexadigits + "]", nil
 		}
-		return "[^" + wordItems + "]", nil
+		return "[^" + wordAlone + "]", nil
 	case 'p', 'P':
-		return t.property()
+		return t.property(inClass)
 	case 'b', 'B', 'A', 'z', 'Z', 'G', 'R', 'X':
 		if inClass && c != 'b' {
 			break
@@ -129,8 +135,8 @@ func (t *translator) number(least, most, base int) (rune, error) {
 	return rune(v), nil
 }
 
-// property reads p{Name}, P{Name} or p{^Name}; both in and outside a class the result is an item.
-func (t *translator) property() (string, error) {
+// property reads p{Name}, P{Name} or p{^Name}.
+func (t *translator) property(inClass bool) (string, error) {
 	letter := t.rest[0]
 	name, rest, ok := strings.Cut(t.rest[1:], "}")
 	if !ok || !strings.HasPrefix(name, "{") {
@@ -141,8 +147,20 @@ func (t *translator) property() (string, error) {
 		name = after
 		letter ^= 'p' ^ 'P'
 	}
-	if _, posix := posixItems[strings.ToLower(name)]; posix {
-		return "", fmt.Errorf(`\%c{%s} is not supported: write a general category such as \p{L}`, letter, name)
+	if items, posix := posixItems[strings.ToLower(name)]; posix {
+		if strings.EqualFold(name, "punct") {
+			items = `\p{P}` // without the symbols of [[:punct:]]
+		}
+		t.rest = rest
+		switch {
+		case inClass && letter == 'P':
+			return "", fmt.Errorf(`\P{%s} is not supported in a class`, name)
+		case inClass:
+			return items, nil
+		case letter == 'P':
+			return "[^" + items + "]", nil
+		}
+		return "[" + items + "]", nil
 	}
 	for _, r := range name {
 		if !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == ' ' || r == '-') {

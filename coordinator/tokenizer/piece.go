@@ -3,7 +3,8 @@ package tokenizer
 // noID marks a piece that is still text.
 const noID = int32(-1)
 
-// piece is a part of the text on its way to ids: an added token that was found (id), or text that is still to be split.
+// piece is a part of the text on its way to ids: an added token that was found (id), or text that is still to be split (never
+// empty).
 type piece struct {
 	text string
 	id   int32

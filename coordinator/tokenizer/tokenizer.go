@@ -41,11 +41,9 @@ func (t *Tokenizer) encodeText(text string) []int32 {
 	}
 	pieces := t.added.split([]piece{{text: text, id: noID, first: true}}, &t.added.exact)
 	if t.normalizer != nil {
-		for i := range pieces {
-			if pieces[i].id == noID {
-				pieces[i].text = t.normalizer.normalize(pieces[i].text)
-			}
-		}
+		pieces = splitPieces(pieces, func(p piece, emit func(string, bool)) {
+			emit(t.normalizer.normalize(p.text), p.first)
+		})
 	}
 	pieces = t.added.split(pieces, &t.added.normalized)
 	for _, p := range t.preTokenizers {
@@ -53,10 +51,9 @@ func (t *Tokenizer) encodeText(text string) []int32 {
 	}
 	ids := make([]int32, 0, len(text)/3+1)
 	for _, p := range pieces {
-		switch {
-		case p.id != noID:
+		if p.id != noID {
 			ids = append(ids, p.id)
-		case p.text != "":
+		} else {
 			ids = t.model.encode(ids, p.text, t.byteLevel)
 		}
 	}
