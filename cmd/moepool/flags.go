@@ -15,6 +15,7 @@ import (
 	"github.com/moepool/moepool/demo"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
+	"github.com/moepool/moepool/worker/children"
 )
 
 // modelFlags say which model is used and how its experts are stored; coordinator and workers must agree on them.
@@ -42,6 +43,9 @@ func (f *modelFlags) resolve(ctx context.Context) (dir string, format kernels.Fo
 	}
 	if set, err = kernels.Select(f.kernels); err != nil {
 		return "", 0, nil, usageError{fmt.Errorf("--kernels: %w", err)}
+	}
+	if kernels.AMXEmulated() && os.Getenv(children.ParentPipeEnv) == "" { // once, not by each worker again
+		fmt.Fprintln(os.Stderr, "AMXTRAP=1: AMX counts as present, though this CPU has none")
 	}
 	dir = f.model
 	if dir == "" {

@@ -1,0 +1,37 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestSameBitsOfProcesses compares --dump-logits files of real worker processes byte by byte.
+func TestSameBitsOfProcesses(t *testing.T) {
+	t.Parallel()
+	model := synthModel(t, "qwen2_moe")
+	for _, format := range []string{"bf16", "q8"} {
+		var want []byte
+		for i, args := range [][]string{
+			{"--workers", "1", "--arena-dir", "none"},
+			{"--workers", "3", "--threads", "2", "--prefill-chunk", "5", "--arena-dir", t.TempDir()},
+			{"--workers", "2", "--kernels", "generic", "--coordinator-threads", "4", "--prefill-chunk", "1", "--arena-dir", "none"},
+		} {
+			file := filepath.Join(t.TempDir(), "logits.safetensors")
+			runJSON(t, append(args, "--model", model, "--format", format, "--parts", "2", "--ignore-eos", "--max-tokens", "6",
+				"--dump-logits", file, "--prompt-tokens", "5,400,17,33,260,7,9,11,100,499,3")...)
+			got, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				want = got
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("%s: run %d %v gives other logits than run 0", format, i, args)
+			}
+		}
+	}
+}
