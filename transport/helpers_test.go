@@ -175,7 +175,18 @@ func sumOf(w *Work) *Result {
 	return r
 }
 
+// receive waits for a final reply.
 func receive(t testing.TB, replies <-chan Reply) Reply {
+	t.Helper()
+	for {
+		if r := receiveAny(t, replies); r.Err != nil || r.Result != nil {
+			return r
+		}
+	}
+}
+
+// receiveAny waits for a final reply or progress.
+func receiveAny(t testing.TB, replies <-chan Reply) Reply {
 	t.Helper()
 	select {
 	case r := <-replies:
@@ -183,5 +194,19 @@ func receive(t testing.TB, replies <-chan Reply) Reply {
 	case <-time.After(testDeadline):
 		t.Fatal("no reply")
 		return Reply{}
+	}
+}
+
+// receiveFrom waits for a final reply in an Exchange.
+func receiveFrom(t testing.TB, x *Exchange) Reply {
+	t.Helper()
+	for {
+		r, ok := x.Receive(testContext(t), nil)
+		if !ok {
+			t.Fatal("no reply")
+		}
+		if r.Err != nil || r.Result != nil {
+			return r
+		}
 	}
 }

@@ -41,7 +41,8 @@ type Responder struct {
 	control       chan *nats.Msg
 	queue         queue
 
-	receiving sync.Mutex // of work
+	receiving sync.Mutex // held by the goroutine that waits for work
+	decoding  sync.Mutex // of in
 	in        *receiver
 
 	sending sync.Mutex // of beats

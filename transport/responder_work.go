@@ -14,11 +14,16 @@ import (
 func (r *Responder) receiveWork() {
 	defer r.done.Done()
 	out := newSender(r.conn)
-	for m := range r.work {
+	for {
+		r.receiving.Lock() // also while waiting: so order of arrival is kept
+		m := <-r.work
 		if m == nil {
+			r.receiving.Unlock()
 			return
 		}
-		for j := r.takeWork(out, m); j != nil; j = r.queue.finish() {
+		j := r.takeWork(out, m)
+		r.receiving.Unlock()
+		for ; j != nil; j = r.queue.finish() {
 			r.answer(out, j)
 		}
 	}
@@ -28,8 +33,8 @@ func (r *Responder) receiveWork() {
 func (r *Responder) takeWork(out *sender, m *nats.Msg) *job {
 	arrived := time.Now()
 	r.heard.message(m.Reply)
-	r.receiving.Lock()
-	defer r.receiving.Unlock()
+	r.decoding.Lock()
+	defer r.decoding.Unlock()
 	in := r.in
 	k, err := in.frame(m.Reply, m.Data)
 	if err == nil && k == 0 {
@@ -78,9 +83,9 @@ func (r *Responder) report() {
 			r.queue.each(func(id workID, reply string) {
 				_ = out.send(reply, "", kindProgress, &progress{id}) // a lost report is followed by another
 			})
-			r.receiving.Lock()
+			r.decoding.Lock()
 			r.malformed.Add(uint64(r.in.parts.expire(now)))
-			r.receiving.Unlock()
+			r.decoding.Unlock()
 		case <-r.closing:
 			return
 		}
