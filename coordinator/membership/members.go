@@ -198,7 +198,7 @@ func (m *Members) assignment(worker string) *transport.Assign {
 	return a
 }
 
-// Fail reports what the caller knows of a worker, such as the end of its process: it is lost, and a WaitReady ends.
+// Fail reports that a worker's process has ended: it is lost until another process takes its id, and a WaitReady ends.
 func (m *Members) Fail(worker string, err error) {
 	m.change(func() []action { return m.table.fail(worker, err.Error()) })
 }

@@ -54,12 +54,13 @@ type table struct {
 	members  map[string]*member
 	refused  map[string]int    // instance → ticks until it is told again
 	foreign  map[string]string // worker that serves another coordinator → which
+	dead     map[string]bool   // instances whose process has ended: beats of theirs are late
 	failures map[string]string // reported from outside, or why a worker was refused or failed: ends a wait
 }
 
 func newTable(instance string, identity transport.Identity, term uint64) *table {
 	return &table{instance: instance, identity: identity, term: term, members: map[string]*member{}, refused: map[string]int{},
-		foreign: map[string]string{}, failures: map[string]string{}}
+		foreign: map[string]string{}, dead: map[string]bool{}, failures: map[string]string{}}
 }
 
 // beat takes a worker's beat.
@@ -70,6 +71,9 @@ func (t *table) beat(b *transport.Beat) []action {
 			t.failures[b.Worker] = "refused: " + why
 		}
 		return out
+	}
+	if t.dead[b.Instance] {
+		return nil
 	}
 	m := t.members[b.Worker]
 	if m != nil && m.lost == "" && m.beat.Instance != b.Instance {
@@ -199,10 +203,11 @@ func (t *table) tick() []action {
 	return out
 }
 
-// fail notes what the caller knows of a worker, such as the end of its process.
+// fail notes that a worker's process has ended, or can't go on.
 func (t *table) fail(worker, why string) []action {
 	t.failures[worker] = why
 	if m := t.members[worker]; m != nil && m.lost == "" {
+		t.dead[m.beat.Instance] = true
 		return t.lose(worker, why)
 	}
 	return nil

@@ -1,0 +1,84 @@
+package membership
+
+import (
+	"testing"
+
+	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/transport"
+	"pgregory.net/rapid"
+)
+
+// TestResidency: an expert is resident if all its parts are; snapshots don't change; a worker speaks only for what it owns.
+func TestResidency(t *testing.T) {
+	t.Parallel()
+	m := placement.Model{Layers: []int{2}, Experts: 3, Parts: 2, PartBytes: []int64{1, 1}}
+	plan, err := placement.Compute(1, m, []placement.Worker{{ID: "a"}, {ID: "b"}}) // a owns part 0 of each expert, b part 1
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(m)
+	before := l.take()
+	l.report(plan.Owned["a"], []transport.LayerBitmap{{Layer: 2, Bits: []byte{0xff}}, {Layer: 9, Bits: []byte{0xff}}})
+	if s := l.take(); s.Resident(2, 0) || !s.ResidentPart(2, 0, 0) || s.ResidentPart(2, 0, 1) || before.ResidentPart(2, 0, 0) {
+		t.Fatal("after a's report")
+	}
+	l.report(plan.Owned["b"], []transport.LayerBitmap{{Layer: 2, Bits: []byte{0b001010}}}) // part 1 of experts 0 and 1
+	s := l.take()
+	for expert, want := range []bool{true, true, false} {
+		if s.Resident(2, int32(expert)) != want {
+			t.Errorf("expert %d: resident %v", expert, !want)
+		}
+	}
+	if s.Resident(2, 3) || s.Resident(2, -1) || s.Resident(7, 0) {
+		t.Error("an expert that doesn't exist is resident")
+	}
+	if l.take() != s {
+		t.Error("a snapshot without a change was copied")
+	}
+	l.set(2, 5, true)
+	l.set(2, 999, true)
+	if !l.take().Resident(2, 2) || s.Resident(2, 2) {
+		t.Error("after a computation")
+	}
+	l.report(plan.Owned["b"], []transport.LayerBitmap{{Layer: 2, Bits: nil}})
+	if s := l.take(); s.ResidentPart(2, 0, 1) || !s.ResidentPart(2, 0, 0) {
+		t.Error("after an empty bitmap")
+	}
+	l.forget(plan.Owned["a"])
+	if l.take().ResidentPart(2, 0, 0) {
+		t.Error("after the loss of a")
+	}
+}
+
+// TestLedgerAgainstMap compares with the obvious implementation.
+func TestLedgerAgainstMap(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := placement.Model{Layers: []int{0, 1}, Experts: 50, Parts: 3}
+		l, want := newLedger(m), map[[2]int]bool{}
+		for range rapid.IntRange(0, 100).Draw(t, "changes") {
+			layer, item, resident := rapid.IntRange(0, 1).Draw(t, "layer"), rapid.IntRange(0, 149).Draw(t, "item"), rapid.Bool().Draw(t, "resident")
+			l.set(layer, uint32(item), resident)
+			want[[2]int{layer, item}] = resident
+			if rapid.IntRange(0, 9).Draw(t, "take") == 0 {
+				l.take()
+			}
+		}
+		s := l.take()
+		for layer := range 2 {
+			for expert := range 50 {
+				all := true
+				for part := range 3 {
+					part1 := want[[2]int{layer, expert*3 + part}]
+					all = all && part1
+					if s.ResidentPart(layer, int32(expert), part) != part1 {
+						t.Fatalf("layer %d expert %d part %d", layer, expert, part)
+					}
+				}
+				if s.Resident(layer, int32(expert)) != all {
+					t.Fatalf("layer %d expert %d", layer, expert)
+				}
+			}
+		}
+	})
+}
