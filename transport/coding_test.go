@@ -49,6 +49,7 @@ var messageKinds = []messageKind{
 		func() message { return &eventFrame{event: &GenerateEvent{}} }},
 	{"alive", kindAlive, drawEmpty, func() message { return empty{} }},
 	{"cancel", kindCancel, drawEmpty, func() message { return empty{} }},
+	{"probe", kindProbe, drawEmpty, func() message { return empty{} }},
 	{"part", kindPart, drawPart, func() message { return &part{} }},
 }
 

@@ -218,3 +218,34 @@ func TestReconnect(t *testing.T) {
 		t.Fatal(text)
 	}
 }
+
+// TestServerIsQuiet: starting, connecting and ending say nothing.
+func TestServerIsQuiet(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var said []string
+	s, err := StartServer(ServerOptions{Log: func(format string, _ ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, format)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []ConnectOptions{{Server: s}, {URL: s.URL(), Token: s.Token()}} {
+		c, err := Connect(testContext(t), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	s.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(said) != 0 {
+		t.Fatal(said)
+	}
+	if _, err := Connect(testContext(t), ConnectOptions{Server: s}); err == nil {
+		t.Fatal("connected to a closed server")
+	}
+}

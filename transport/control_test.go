@@ -288,3 +288,44 @@ func TestNames(t *testing.T) {
 		t.Error("a worker id with a star was taken")
 	}
 }
+
+// TestProbe: a living worker is not disturbed; what waits for one that is gone is answered.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	requester := newTestRequester(t, connect(t, s, true), "c")
+	far, started := connect(t, s, false), make(chan struct{})
+	r := newTestResponder(t, far, "c", "w0", "i0", &testHandler{work: func(ctx context.Context, w *Work) (*Result, error) {
+		if w.Request == 2 {
+			close(started)
+			<-ctx.Done()
+		}
+		return sumOf(w), nil
+	}})
+	replies := make(chan Reply, 16)
+	probe := func() {
+		if err := requester.Probe("w0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	probe()
+	w := testWork(1, 1, 8, true)
+	if err := requester.Send("w0", w, replies); err != nil {
+		t.Fatal(err)
+	}
+	expectSum(t, w, receive(t, replies))
+	if r.Malformed() != 0 {
+		t.Fatal("the probe was not understood")
+	}
+	if err := requester.Send("w0", testWork(2, 1, 8, true), replies); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	probe()
+	r.unsubscribe()
+	flush(t, far)
+	probe()
+	if got := receive(t, replies); !errors.Is(got.Err, ErrNoWorker) || got.Request != 2 {
+		t.Fatalf("%+v", got)
+	}
+}

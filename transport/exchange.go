@@ -43,6 +43,9 @@ func (x *Exchange) Receive(ctx context.Context, tick <-chan time.Time) (reply Re
 	}
 }
 
+// Probe is as Requester.Probe.
+func (x *Exchange) Probe(worker string) error { return x.requester.Probe(worker) }
+
 // Forget drops whatever comes later for a request.
 func (x *Exchange) Forget(request uint64) { x.requester.Forget(request) }
 

@@ -21,6 +21,7 @@ const (
 	kindEvent
 	kindAlive
 	kindCancel
+	kindProbe
 )
 
 // message is anything that a frame can hold: fields writes or reads all of its fields.

@@ -104,6 +104,7 @@ func FuzzGenerate(f *testing.F)    { fuzz(f, "generate") }
 func FuzzEvent(f *testing.F)       { fuzz(f, "event") }
 func FuzzAlive(f *testing.F)       { fuzz(f, "alive") }
 func FuzzCancel(f *testing.F)      { fuzz(f, "cancel") }
+func FuzzProbe(f *testing.F)       { fuzz(f, "probe") }
 func FuzzPart(f *testing.F)        { fuzz(f, "part") }
 
 // FuzzAssembler feeds parts made of the input's bytes: no panic, and the memory that is held is never more than the limit.

@@ -30,6 +30,24 @@ func (r *Requester) Drain(ctx context.Context, worker string) error {
 	return r.control(ctx, worker, nil, kindDrain, &Drain{})
 }
 
+// Probe finds out whether a worker's process is gone: if nobody listens on its subjects, everything that waits for it is answered
+// with ErrNoWorker. The worker itself does not answer.
+func (r *Requester) Probe(worker string) error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return ErrClosed
+	}
+	to, err := r.route(worker)
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r.sending.Lock()
+	defer r.sending.Unlock()
+	return r.sender.send(to.control, to.reply, kindProbe, empty{})
+}
+
 // control sends a control message and waits. target nil is the instance that Address named.
 func (r *Requester) control(ctx context.Context, worker string, target *string, k kind, m message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, SilenceLimit, fmt.Errorf("no answer within %s", SilenceLimit))

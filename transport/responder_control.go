@@ -52,6 +52,10 @@ func (r *Responder) takeControl(in *receiver, out *sender, m *nats.Msg) {
 	if err == nil && k == 0 {
 		return
 	}
+	if err == nil && k == kindProbe {
+		_ = in.decode(empty{}) // it was asked of NATS, not of us
+		return
+	}
 	var c control
 	// A refusal is read in every version.
 	if _, other := err.(*versionError); err == nil || other && k == kindRefuse {

@@ -73,11 +73,15 @@ type Dispatcher struct {
 	wait     waiter
 	request  uint64
 	sent     []time.Time // per active worker
-	failedBy []int32     // per row: the worker (number) whose error is in RowErr
+	probed   time.Duration
+	failedBy []int32 // per row: the worker (number) whose error is in RowErr
 }
 
 // tickInterval is how often passing time is looked at.
 const tickInterval = 250 * time.Millisecond
+
+// probeInterval is how often a quiet worker is probed.
+const probeInterval = time.Second
 
 // maxWorkers is how many replies an Exchange has room for; more only delays them.
 const maxWorkers = 256
@@ -152,7 +156,7 @@ func (d *Dispatcher) prepare(call *engine.ExpertCall) error {
 func (d *Dispatcher) sendAndGather(ctx context.Context, call *engine.ExpertCall) (stats engine.ExpertStats, err error) {
 	active := d.split.active
 	d.wait.start(len(active))
-	d.sent = d.sent[:0]
+	d.sent, d.probed = d.sent[:0], 0
 	term := d.o.Members.Term()
 	for _, number := range active {
 		id, w := d.owners.workers[number], &d.split.shares[number].work
@@ -199,7 +203,21 @@ func (d *Dispatcher) tick(passed time.Duration) verdict {
 			return d.wait.step(event{kind: failed, worker: i, reason: err.Error(), err: err})
 		}
 	}
+	d.probe(passed)
 	return d.wait.step(event{kind: elapsed, passed: passed})
+}
+
+// probe asks NATS once in a while whether those that are quiet are still there: a killed process is noticed before its silence is.
+func (d *Dispatcher) probe(passed time.Duration) {
+	if d.probed += passed; d.probed < probeInterval {
+		return
+	}
+	d.probed = 0
+	for i, number := range d.split.active {
+		if s := &d.wait.states[i]; !s.answered && s.quiet >= probeInterval/2 {
+			_ = d.exchange.Probe(d.owners.workers[number]) // without a connection silence decides
+		}
+	}
 }
 
 // take deals with one reply.

@@ -433,6 +433,21 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestKilled: a worker whose process ends while it computes is found to be gone before it counts as silent.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, 1, 0, func(o *Options) { o.Silence = testDeadline })
+	b.workers[0].does(func(ctx context.Context, _ *transport.Work, _ *transport.Result) error {
+		go b.conns[0].Close()
+		<-ctx.Done()
+		return nil
+	})
+	_, err := b.dispatcher.Compute(testContext(t), testCall(true, 32, someChoices(4)))
+	if w := expectWorkerError(t, err, "w0", ""); !errors.Is(w, transport.ErrNoWorker) {
+		t.Fatal(w.Err)
+	}
+}
+
 // impostor replaces a worker by a process that answers each message by itself; nil is what a stopped process does: nothing.
 func (b *bench) impostor(t *testing.T, i int, answer func(m *nats.Msg)) {
 	t.Helper()
