@@ -78,7 +78,8 @@ func (o *ConnectOptions) options(c *Conn) ([]nats.Option, error) {
 		nats.Timeout(connectAttempt),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(connectRetry),
-		nats.ReconnectBufSize(-1), // stale work must not be replayed
+		nats.IgnoreAuthErrorAbort(), // a server that was restarted with another token may come back with the right one
+		nats.ReconnectBufSize(-1),   // stale work must not be replayed
 		nats.PingInterval(SilenceLimit),
 		nats.MaxPingsOutstanding(2),
 		nats.SkipSubjectValidation(), // subjects are our own, names in them are checked by ValidName

@@ -249,3 +249,43 @@ func TestServerIsQuiet(t *testing.T) {
 		t.Fatal("connected to a closed server")
 	}
 }
+
+// TestReconnectAfterWrongToken: a connection that was refused for a while goes on trying.
+func TestReconnectAfterWrongToken(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	s, err := StartServer(ServerOptions{Listen: address, Token: "right"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan struct{}, 100)
+	c, err := Connect(testContext(t), ConnectOptions{URL: s.URL(), Token: "right", Log: func(_ string, args ...any) {
+		for _, a := range args {
+			if err, ok := a.(error); ok && errors.Is(err, nats.ErrAuthorization) {
+				refused <- struct{}{}
+			}
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	s.Close()
+	if s, err = StartServer(ServerOptions{Listen: address, Token: "wrong"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		<-refused
+	}
+	s.Close()
+	if s, err = StartServer(ServerOptions{Listen: address, Token: "right"}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	waitFor(t, "connected", c.nats.IsConnected)
+}

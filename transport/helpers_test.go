@@ -125,7 +125,7 @@ func testWork(request uint64, rows, hidden int, quantized bool) *Work {
 	if quantized {
 		w.Codes = make([]int8, rows*kernels.PaddedColumns(hidden))
 		for i := range w.Codes {
-			w.Codes[i] = int8((uint64(i)+request)%255) ^ 0
+			w.Codes[i] = int8((uint64(i) + request) % 255)
 			if w.Codes[i] == -128 {
 				w.Codes[i] = 0
 			}

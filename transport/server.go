@@ -67,13 +67,17 @@ func StartServer(o ServerOptions) (*Server, error) {
 	log := &serverLog{log: o.Log}
 	s.SetLoggerV2(log, false, false, false)
 	go s.Start()
-	if !s.ReadyForConnections(startTimeout) {
+	reason := fmt.Sprintf("not ready within %s", startTimeout)
+	for end := time.Now().Add(startTimeout); time.Now().Before(end) && !s.ReadyForConnections(startTimeout/100); {
+		if fatal := log.fatal(); fatal != "" {
+			reason = fatal
+			break
+		}
+	}
+	if !s.ReadyForConnections(time.Millisecond) {
 		s.Shutdown()
 		s.WaitForShutdown()
-		if reason := log.fatal(); reason != "" {
-			return nil, fmt.Errorf("NATS server on %s: %s", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), reason)
-		}
-		return nil, fmt.Errorf("NATS server on %s did not start within %s", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), startTimeout)
+		return nil, fmt.Errorf("NATS server on %s: %s", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), reason)
 	}
 	return &Server{nats: s, token: o.Token}, nil
 }
