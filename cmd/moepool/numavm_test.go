@@ -81,6 +81,7 @@ func TestNUMAVMPages(t *testing.T) {
 		for _, file := range files {
 			if strings.Contains(file, w.ID) {
 				readOn(t, other, file)
+				assertCachedOn(t, other, file)
 			}
 		}
 	}
@@ -161,6 +162,29 @@ func TestNUMAVMAllNodes(t *testing.T) {
 	mustUnmarshal(t, coordinator.stdout.String(), &ready)
 	if len(ready.Workers) != 2 {
 		t.Errorf("workers %v", ready.Workers)
+	}
+}
+
+// assertCachedOn fails unless the page cache holds the file on a node.
+func assertCachedOn(t *testing.T, node numa.Node, path string) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(data)
+	pages, err := numa.Locate(data, node.ID)
+	if err != nil || pages.Local == 0 || pages.Remote > pages.Local/100 {
+		t.Fatalf("%s in the page cache: %+v of node %d (%v)", path, pages, node.ID, err)
 	}
 }
 

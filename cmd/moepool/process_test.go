@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // asCommand makes the test binary behave as moepool itself, so that tests run the product's own processes.
@@ -32,7 +34,12 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(cache)
 	os.Setenv("XDG_CACHE_HOME", cache) // never the user's own
-	return m.Run()
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
 }
 
 // process is a moepool command under test.
