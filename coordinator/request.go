@@ -49,12 +49,25 @@ type Request struct {
 	KeepLogits   bool
 }
 
-// Generate answers one request; requests wait for each other. With a session, what the session already computed of the
-// prompt is not computed again.
-func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session, emit func(generation.Piece) error) (*generation.Result, error) {
+// Context is the most positions of a sequence.
+func (c *Coordinator) Context() int {
+	if c.options.Context > 0 {
+		return c.options.Context
+	}
+	return min(c.Checkpoint.Config().MaxPositions, engine.DefaultContext)
+}
+
+// Check finds what is wrong with a request without computing anything; it may be called before Start.
+func (c *Coordinator) Check(q Request) error {
+	_, err := c.prepare(q)
+	return err
+}
+
+// prepare encodes and validates a request.
+func (c *Coordinator) prepare(q Request) (generation.Request, error) {
 	prompt, err := c.Encode(q.Prompt)
 	if err != nil {
-		return nil, err
+		return generation.Request{}, err
 	}
 	g := generation.Request{
 		Prompt: prompt, MaxTokens: q.MaxTokens, Sampling: q.Sampling, Stop: q.Stop,
@@ -63,7 +76,20 @@ func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session,
 	if !q.IgnoreEOS {
 		g.EndTokens = c.Checkpoint.Config().EOS
 	}
-	if err := g.Validate(c.Engine.Context()); err != nil {
+	vocabulary := c.Checkpoint.Config().Vocabulary
+	for _, id := range prompt {
+		if id < 0 || int(id) >= vocabulary {
+			return g, &engine.TokenError{Token: id, Vocabulary: vocabulary}
+		}
+	}
+	return g, g.Validate(c.Context())
+}
+
+// Generate answers one request; requests wait for each other. With a session, what the session already computed of the
+// prompt is not computed again.
+func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session, emit func(generation.Piece) error) (*generation.Result, error) {
+	g, err := c.prepare(q)
+	if err != nil {
 		return nil, err
 	}
 	select {
@@ -76,12 +102,12 @@ func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session,
 		session = c.NewSession()
 		defer session.Close()
 	}
-	seq, err := session.resume(prompt)
+	seq, err := session.resume(g.Prompt)
 	if err != nil {
 		return nil, err
 	}
 	result, err := generation.Run(ctx, c.Engine, seq, c.Tokenizer, g, emit)
-	session.tokens = append(append(session.tokens[:0], prompt...), result.Tokens...)
+	session.tokens = append(append(session.tokens[:0], g.Prompt...), result.Tokens...)
 	return result, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/chzyer/readline"
@@ -80,15 +79,15 @@ func chatLoop(ctx context.Context, model chatModel, out io.Writer, quiet bool) e
 		}
 		messages = append(asked, template.Message{Role: "assistant", Content: report.Text})
 		if err == nil && !quiet {
-			fmt.Fprintln(os.Stderr, report.summary())
+			fmt.Fprintln(os.Stderr, report.speed())
 		}
 	}
 }
 
 // answerInterruptibly lets Ctrl-C end the answer instead of the program.
 func answerInterruptibly(ctx context.Context, model chatModel, messages []template.Message, out io.Writer) (*runReport, error) {
-	turn, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
+	turn, done := interrupt.during(ctx)
+	defer done()
 	return model.answer(turn, messages, func(text string) error {
 		_, err := io.WriteString(out, text)
 		return err

@@ -27,9 +27,6 @@ the model fits and where. Exit code 1 when something would fail.`,
 			if err != nil {
 				return err
 			}
-			if model.model == "" {
-				dir = "" // the embedded demo model fits everywhere: only the host is of interest
-			}
 			dense, kv, err := coord.formats(format)
 			if err != nil {
 				return err

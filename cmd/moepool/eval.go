@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/evaluation"
 )
 
@@ -60,12 +61,19 @@ func (f *evalFlags) run(cmd *cobra.Command, file string) error {
 	}
 	ctx := cmd.Context()
 	show := !f.quiet && !f.asJSON
-	c, err := startLocal(ctx, &f.local, show)
+	var windows [][]int32
+	c, err := startLocal(ctx, &f.local, show, func(c *coordinator.Coordinator) error {
+		ids := c.Tokenizer.Encode(string(text), false)
+		if len(ids) < 2 {
+			return fmt.Errorf("%s has %d tokens: there is nothing to predict", file, len(ids))
+		}
+		windows = evaluation.Windows(ids, f.window)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
 	defer c.stop()
-	windows := evaluation.Windows(c.Tokenizer.Encode(string(text), false), f.window)
 	bars := newBars(newLogger(true), show)
 	defer bars.finish()
 	chunk := f.local.coordinator.prefillChunk

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -60,7 +59,7 @@ func (s workerSeat) id() string { return worker.DefaultID(s.node.ID, s.index, s.
 // seatWorkers deals n workers to the nodes in turn; 0 is one per node.
 func seatWorkers(nodes []numa.Node, n int) ([]workerSeat, error) {
 	if n < 0 {
-		return nil, usageError{fmt.Errorf("--workers is %d, it must be at least 1", n)}
+		return nil, usageError{fmt.Errorf("--workers is %d, it must be at least 1 (0: one per NUMA node)", n)}
 	}
 	if n == 0 {
 		n = len(nodes)
@@ -98,8 +97,9 @@ func workerArguments(f *modelFlags, a *arenaFlags, dir, nats, clusterName string
 	}
 }
 
-// startLocal starts everything and returns when the model answers. The caller calls stop in any case.
-func startLocal(ctx context.Context, f *localFlags, showProgress bool) (c *cluster, err error) {
+// startLocal starts everything and returns when the model answers; check is called when tokenizer and configuration are known, before
+// anything is loaded. The caller calls stop in any case.
+func startLocal(ctx context.Context, f *localFlags, showProgress bool, check func(*coordinator.Coordinator) error) (c *cluster, err error) {
 	begin := time.Now()
 	log := newLogger(f.verbose)
 	dir, format, set, err := f.model.resolve(ctx)
@@ -113,6 +113,9 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool) (c *clust
 	seats, err := seatWorkers(topology.ComputeNodes(), f.workers)
 	if err != nil {
 		return nil, err
+	}
+	if f.threads < 0 {
+		return nil, usageError{fmt.Errorf("--threads is %d, it must be at least 1 (0: the node's physical cores)", f.threads)}
 	}
 	options, err := f.coordinator.options(format, set, topology)
 	if err != nil {
@@ -135,6 +138,9 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool) (c *clust
 	options.Connect = transport.ConnectOptions{Server: c.server, Name: "coordinator", Log: log.Printf}
 	options.Log, options.Progress = log.Printf, bars.progress
 	if c.Coordinator, err = coordinator.Open(ctx, options); err != nil {
+		return nil, err
+	}
+	if err = check(c.Coordinator); err != nil {
 		return nil, err
 	}
 	c.workers, err = children.Start(ctx, children.Spec{
@@ -161,15 +167,16 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool) (c *clust
 
 // whereExpertsLie says how many bytes of experts the workers hold, and in which folder.
 func (c *cluster) whereExpertsLie(f *arenaFlags) string {
-	var parts int
+	var parts, files int
 	var total, packed int64
 	for _, b := range c.Members.Workers() {
 		parts += b.ExpertParts
+		files += b.Arena.Files
 		total += b.Arena.Bytes
 		packed += b.Arena.PackedBytes
 	}
 	place := "anonymous memory"
-	if dir, err := f.folder(); err == nil && dir != "" {
+	if dir, err := f.folder(); err == nil && dir != "" && files > 0 {
 		place = dir
 	}
 	return fmt.Sprintf("[%d expert parts, %s, of which %s packed now, in %s]", parts, bytesText(total), bytesText(packed), place)
@@ -215,8 +222,10 @@ func (f *coordinatorFlags) options(experts kernels.Format, set *kernels.Set, top
 	if o.DenseFormat, o.KVFormat, err = f.formats(experts); err != nil {
 		return o, err
 	}
-	if f.threads < 0 || f.prefillChunk < 0 {
-		return o, usageError{errors.New("--coordinator-threads and --prefill-chunk must be at least 1")}
+	for flag, value := range map[string]int{"--coordinator-threads": f.threads, "--prefill-chunk": f.prefillChunk, "--context": f.context} {
+		if value < 0 {
+			return o, usageError{fmt.Errorf("%s is %d, it must be at least 1 (0: the default)", flag, value)}
+		}
 	}
 	for _, node := range topology.ComputeNodes() {
 		o.CPUs = append(o.CPUs, node.Cores...)

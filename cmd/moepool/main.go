@@ -31,7 +31,9 @@ func run(args []string) int {
 	defer signal.Stop(signals)
 	go func() {
 		for s := range signals {
-			cancel(signalError{s})
+			if s != os.Interrupt || !interrupt.take() {
+				cancel(signalError{s})
+			}
 		}
 	}()
 	defer close(signals)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -242,10 +241,4 @@ func signalProcess(t testing.TB, pid int, s syscall.Signal) {
 	if err := syscall.Kill(pid, s); err != nil {
 		t.Fatalf("signal %v to %d: %v", s, pid, err)
 	}
-}
-
-func testContext(t testing.TB, limit time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	t.Cleanup(cancel)
-	return ctx
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -71,7 +72,12 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if f.nats.url != "" {
 		return f.runRemote(ctx, cmd.OutOrStdout(), request, chat, newLogger(true))
 	}
-	c, err := startLocal(ctx, &f.local, !f.quiet && !f.asJSON)
+	c, err := startLocal(ctx, &f.local, !f.quiet && !f.asJSON, func(c *coordinator.Coordinator) error {
+		if chat {
+			return nil
+		}
+		return f.check(c, request)
+	})
 	if err != nil {
 		return err
 	}
@@ -98,17 +104,27 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	return f.finish(cmd.OutOrStdout(), report, failure)
 }
 
+// check finds what is wrong with a request before anything is loaded.
+func (f *runFlags) check(c *coordinator.Coordinator, q coordinator.Request) error {
+	if f.dumpLogits != "" {
+		if info, err := os.Stat(filepath.Dir(f.dumpLogits)); err != nil || !info.IsDir() {
+			return usageError{fmt.Errorf("--dump-logits %s: its folder does not exist", f.dumpLogits)}
+		}
+	}
+	return c.Check(q)
+}
+
 // finish prints the report, or the end of the text and a summary.
 func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error {
 	if f.asJSON {
 		if err := printJSON(out, report); err != nil {
 			return err
 		}
-	} else {
+	} else if report.Text != "" || failure == nil {
 		fmt.Fprintln(out)
-		if failure == nil && !f.quiet {
-			fmt.Fprintln(os.Stderr, report.summary())
-		}
+	}
+	if failure == nil && !f.quiet && !f.asJSON {
+		fmt.Fprintln(os.Stderr, report.speed())
 	}
 	if failure != nil { // said before the workers are ended: one that hangs takes a while
 		fmt.Fprintf(os.Stderr, "moepool: %v\n", failure)
@@ -117,9 +133,10 @@ func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error
 	return nil
 }
 
-func (r *runReport) summary() string {
-	return fmt.Sprintf("[%d prompt tokens, first token after %.2f s; %d tokens, %.1f tokens/s; loaded in %.2f s]",
-		r.Usage.PromptTokens, r.Timings.Prefill, r.Usage.CompletionTokens, r.Timings.TokensPerSecond, r.Timings.Load)
+// speed is the summary of an answer.
+func (r *runReport) speed() string {
+	return fmt.Sprintf("[%d prompt tokens, first token after %.2f s; %d tokens, %.1f tokens/s]",
+		r.Usage.PromptTokens, r.Timings.Prefill, r.Usage.CompletionTokens, r.Timings.TokensPerSecond)
 }
 
 // request builds the request from flags, arguments and standard input; chat says that there is no prompt but a terminal.

@@ -54,6 +54,9 @@ It outlives coordinators and registers with the next one. --model, --format and 
 }
 
 func (f *workerFlags) run(cmd *cobra.Command) error {
+	if f.threads < 0 || f.perNode < 1 || f.index < 0 || f.index >= f.perNode {
+		return usageError{errors.New("--threads and --index can't be negative, --per-node is at least 1 and more than --index")}
+	}
 	if f.nats.url == "" {
 		return usageError{errors.New("--nats is needed: the URL that the coordinator printed, or that of a NATS server")}
 	}
