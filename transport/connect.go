@@ -86,7 +86,7 @@ func (o *ConnectOptions) options(c *Conn) ([]nats.Option, error) {
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.DisconnectErrHandler(func(n *nats.Conn, err error) {
 			if err != nil {
-				say("NATS: connection to %s lost: %v", n.ConnectedUrlRedacted(), err)
+				say("NATS: connection lost: %v", err)
 			}
 		}),
 		nats.ReconnectHandler(func(n *nats.Conn) { say("NATS: connected again to %s", n.ConnectedUrlRedacted()) }),

@@ -130,8 +130,9 @@ func (p *process) loaded(l *loading, shards *shard.Shards, err error) {
 	}
 	p.state, p.lookNow = transport.StateReady, true
 	c := p.store.Counters()
-	p.o.Log("worker %s is ready: %d expert parts, %d MiB (%d MiB packed, %d MiB reused)", p.o.ID,
-		shards.Plan().Count, shards.Plan().Bytes>>20, c.PackedBytes>>20, c.ReusedBytes>>20)
+	mebibytes := func(n int64) float64 { return float64(n) / (1 << 20) }
+	p.o.Log("worker %s is ready: %d expert parts, %.1f MiB (%.1f packed now, %.1f found packed)", p.o.ID,
+		shards.Plan().Count, mebibytes(shards.Plan().Bytes), mebibytes(c.PackedBytes), mebibytes(c.ReusedBytes))
 }
 
 // stopLoading cancels the load in progress and waits for its end.

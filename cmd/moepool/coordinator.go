@@ -59,6 +59,13 @@ func newCoordinatorCommand() *cobra.Command {
 
 func (f *serverFlags) run(cmd *cobra.Command) error {
 	ctx := cmd.Context()
+	if f.listen != "" && f.nats.url != "" { // one of them came from the environment: the command line is for this call
+		if cmd.Flags().Changed("listen") {
+			f.nats.url = ""
+		} else {
+			f.listen = ""
+		}
+	}
 	if f.workers < 1 {
 		return usageError{fmt.Errorf("--workers is %d, it must be at least 1", f.workers)}
 	}
@@ -103,26 +110,25 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer c.Close()
+	address := ""
+	if f.http != "none" {
+		var stop func()
+		if address, stop, err = serve.HTTP(f.http, c, metrics); err != nil {
+			return err
+		}
+		defer stop()
+	}
 	log.Printf("waiting for %d worker(s) of cluster %s", f.workers, f.nats.cluster)
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
 	bars.finish()
 	metrics.Attach(c)
-	return f.serve(ctx, c, metrics, url, log)
+	return f.serve(ctx, c, metrics, coordinatorReady{NATS: url, Cluster: f.nats.cluster, HTTP: address, Workers: []string{}}, log)
 }
 
 // serve answers until ctx ends.
-func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, metrics *serve.Metrics, url string, log *logger) error {
-	ready := coordinatorReady{NATS: url, Cluster: f.nats.cluster, Workers: []string{}}
-	if f.http != "none" {
-		address, stop, err := serve.HTTP(f.http, c, metrics)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		ready.HTTP = address
-	}
+func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, metrics *serve.Metrics, ready coordinatorReady, log *logger) error {
 	stop, err := serve.Generate(c, f.nats.cluster, f.coordinator.prefillChunk, metrics)
 	if err != nil {
 		return err
@@ -136,7 +142,7 @@ func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, met
 			return err
 		}
 	}
-	log.Printf("ready: %d worker(s), metrics on http://%s/metrics", len(ready.Workers), ready.HTTP)
+	log.Printf("ready: %d worker(s)", len(ready.Workers))
 	<-ctx.Done()
 	return context.Cause(ctx)
 }

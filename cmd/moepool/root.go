@@ -48,6 +48,7 @@ func flagsFromEnvironment(flags *pflag.FlagSet) error {
 		if err := flags.Set(f.Name, value); err != nil {
 			problem = usageError{fmt.Errorf("environment variable %s=%q: %w", name, value, err)}
 		}
+		f.Changed = false // rules about which flags go together are for the command line
 	})
 	return problem
 }

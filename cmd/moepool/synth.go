@@ -22,6 +22,7 @@ func newSynthCommand() *cobra.Command {
 		layers     int
 		vocabulary int
 		experts    int
+		topK       int
 		seed       uint64
 		asJSON     bool
 	)
@@ -49,6 +50,9 @@ func newSynthCommand() *cobra.Command {
 			if experts > 0 {
 				spec.Experts = experts
 			}
+			if topK > 0 {
+				spec.TopK = topK
+			}
 			spec.Seed = seed
 			bars := newBars(newLogger(true), !asJSON)
 			defer bars.finish()
@@ -73,6 +77,7 @@ func newSynthCommand() *cobra.Command {
 	flags.IntVar(&layers, "layers", 0, "layers (default: the model's)")
 	flags.IntVar(&vocabulary, "vocabulary", 0, "vocabulary (default: the model's)")
 	flags.IntVar(&experts, "experts", 0, "experts of a layer (default: the model's)")
+	flags.IntVar(&topK, "top-k", 0, "experts of a token (default: the model's)")
 	flags.Uint64Var(&seed, "seed", 1, "seed of the weights")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd

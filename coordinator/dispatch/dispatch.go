@@ -21,6 +21,8 @@ type Members interface {
 	Term() uint64
 	// Lost says why a worker can't be used at present, nil if it can.
 	Lost(worker string) error
+	// Unreachable notes that nobody listens to a worker's subject any more.
+	Unreachable(worker string)
 	// Computed notes that these expert parts (expert·parts+part) of a layer are in memory now.
 	Computed(layer int, parts []uint32)
 }
@@ -232,6 +234,9 @@ func (d *Dispatcher) take(call *engine.ExpertCall, reply *transport.Reply, stats
 	h := &d.split.shares[d.split.active[i]]
 	switch r := reply.Result; {
 	case reply.Err != nil:
+		if errors.Is(reply.Err, transport.ErrNoWorker) {
+			d.o.Members.Unreachable(reply.Worker)
+		}
 		return d.wait.step(event{kind: failed, worker: i, reason: reason(reply.Err), err: reply.Err})
 	case r == nil:
 		return d.wait.step(event{kind: progressed, worker: i})

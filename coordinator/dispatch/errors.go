@@ -11,7 +11,7 @@ type WorkerError struct {
 }
 
 func (e *WorkerError) Error() string {
-	return fmt.Sprintf("layer %d: worker %s: %s", e.Layer, e.Worker, e.Reason)
+	return fmt.Sprintf("worker %s: %s", e.Worker, e.Reason) // the engine says in which layer
 }
 
 func (e *WorkerError) Unwrap() error { return e.Err }

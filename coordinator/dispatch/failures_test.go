@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -118,6 +119,9 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := b.dispatcher.Compute(testContext(t), testCall(true, 32, someChoices(4)))
+	if !slices.Contains(b.members.unreachable, "w1") {
+		t.Errorf("unreachable workers %v", b.members.unreachable)
+	}
 	if w := expectWorkerError(t, err, "w1", ""); !errors.Is(w, transport.ErrNoWorker) {
 		t.Fatal(w.Err)
 	}

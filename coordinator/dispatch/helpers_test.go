@@ -28,6 +28,8 @@ type testMembers struct {
 	plan     *placement.Plan
 	lost     map[string]error
 	computed map[int][]uint32
+
+	unreachable []string
 }
 
 func (m *testMembers) Plan() *placement.Plan {
@@ -48,6 +50,12 @@ func (m *testMembers) setLost(worker string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lost = map[string]error{worker: err}
+}
+
+func (m *testMembers) Unreachable(worker string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unreachable = append(m.unreachable, worker)
 }
 
 func (m *testMembers) Computed(layer int, parts []uint32) {

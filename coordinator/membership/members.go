@@ -158,7 +158,7 @@ func (m *Members) change(f func() []action) {
 		}
 	}
 	for _, a := range lost {
-		m.o.Log("worker %s is lost: %s", a.worker, a.reason)
+		m.o.Log("worker %s can't be used any more: %s", a.worker, a.reason)
 		m.o.OnLost(a.worker, errors.New(a.reason))
 	}
 }
@@ -201,6 +201,12 @@ func (m *Members) assignment(worker string) *transport.Assign {
 // Fail reports that a worker's process has ended: it is lost until another process takes its id, and a WaitReady ends.
 func (m *Members) Fail(worker string, err error) {
 	m.change(func() []action { return m.table.fail(worker, err.Error()) })
+}
+
+// Unreachable reports that nobody listens to a worker's subject: its process has ended or lost its connection. It is lost until
+// a beat comes.
+func (m *Members) Unreachable(worker string) {
+	m.change(func() []action { return m.table.unreachable(worker) })
 }
 
 // Plan is the present placement, nil before the first.

@@ -81,7 +81,7 @@ func (t *table) beat(b *transport.Beat) []action {
 			m.rival = b.Instance // whether the holder still lives is seen from its next beat, or from silence
 			return nil
 		}
-		return append(t.lose(b.Worker, "has left"), t.beat(b)...)
+		return append(t.lose(b.Worker, "it has left"), t.beat(b)...)
 	}
 	if b.Coordinator != "" && b.Coordinator != t.instance {
 		return t.serves(b, m)
@@ -109,7 +109,7 @@ func (t *table) beat(b *transport.Beat) []action {
 		}
 		return out
 	case transport.StateDraining:
-		return append(out, t.lose(b.Worker, "is leaving")...)
+		return append(out, t.lose(b.Worker, "it is leaving")...)
 	}
 	return append(out, t.assign(b.Worker)...)
 }
@@ -195,7 +195,7 @@ func (t *table) tick() []action {
 		m.quiet++
 		switch {
 		case m.rival != "" && m.quiet > rivalTicks:
-			out = append(out, t.lose(worker, "was replaced by another process")...)
+			out = append(out, t.lose(worker, "another process took its id")...)
 		case m.quiet > silenceTicks:
 			out = append(out, t.lose(worker, fmt.Sprintf("no beat for %d s", silenceTicks))...)
 		}
@@ -209,6 +209,14 @@ func (t *table) fail(worker, why string) []action {
 	if m := t.members[worker]; m != nil && m.lost == "" {
 		t.dead[m.beat.Instance] = true
 		return t.lose(worker, why)
+	}
+	return nil
+}
+
+// unreachable notes that a worker's connection is gone.
+func (t *table) unreachable(worker string) []action {
+	if m := t.members[worker]; m != nil && m.lost == "" {
+		return t.lose(worker, "its connection is gone")
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func TestRestart(t *testing.T) {
 	s.beat(serving("w0", "first", "me", transport.StateReady, 1))
 	s.expect(s.beat(idle("w0", "second")))
 	s.expect(s.seconds(rivalTicks, idle("w0", "second")))
-	s.expect(s.seconds(1, idle("w0", "second")), "lost w0/first was replaced by another process",
+	s.expect(s.seconds(1, idle("w0", "second")), "lost w0/first another process took its id",
 		"address w0/second", "log w0/second is back (h, node 0, pid 10)", "assign w0/second")
 	if err := s.usable("w0"); err == nil || err.Error() != "not ready: idle" {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestRestartAfterDrain(t *testing.T) {
 	s := newScenario(t)
 	s.beat(idle("w0", "first"))
 	s.place("w0")
-	s.expect(s.beat(serving("w0", "first", "me", transport.StateDraining, 1)), "lost w0/first is leaving")
+	s.expect(s.beat(serving("w0", "first", "me", transport.StateDraining, 1)), "lost w0/first it is leaving")
 	s.expect(s.beat(serving("w0", "first", "me", transport.StateDraining, 1)))
 	s.expect(s.beat(idle("w0", "second")), "address w0/second", "log w0/second is back (h, node 0, pid 10)", "assign w0/second")
 }
@@ -293,4 +293,13 @@ func TestCandidates(t *testing.T) {
 		t.Fatal(d)
 	}
 	s.expect(s.place("b", "c"), "assign b/ib", "assign c/ic")
+}
+
+// A worker whose connection is gone is lost at once; a beat brings it back.
+func TestUnreachable(t *testing.T) {
+	s := newScenario(t)
+	s.beat(idle("w0", "first"))
+	s.expect(s.unreachable("w0"), "lost w0/first its connection is gone")
+	s.expect(s.unreachable("w0"))
+	s.expect(s.beat(idle("w0", "first")), "address w0/first", "log w0/first registered (h, node 0, pid 10)")
 }

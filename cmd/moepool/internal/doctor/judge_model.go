@@ -20,6 +20,9 @@ func judgeArena(h *Facts) []Finding {
 	case a.Error != "":
 		f.add(Warn, "folder", elsewhere, "%s; experts would lie in anonymous memory", a.Error)
 		return f.list
+	case a.Space.TotalBytes == 0: // a pseudo file system such as /proc
+		f.add(Warn, "folder", elsewhere, "%s: %s holds no files; experts would lie in anonymous memory", a.Dir, a.Space.Dir)
+		return f.list
 	case !a.Space.Writable:
 		f.add(Warn, "folder", "make it writable, or "+elsewhere, "%s: %s is not writable; experts would lie in anonymous memory", a.Dir, a.Space.Dir)
 		return f.list
