@@ -12,6 +12,8 @@ demo: build
 
 test:
 	go test ./...
+	@echo "Skipped here, for lack of what they need (.ci/run has it all):"
+	@go test -v -count=1 -run 'VM|NUMA|Carved' ./arena ./numa ./worker ./cmd/moepool 2>&1 | grep -E 'SKIP' | sort -u || echo "  nothing"
 
 vet:
 	go vet ./...

@@ -38,6 +38,7 @@ type Options struct {
 	CPUs         []int // that the threads are pinned to, may be empty
 	Cluster      string
 	Workers      int  // to wait for
+	Tolerant     bool // a refused worker does not end the start: others may come
 	InMemory     bool // the workers have no arena files: their experts must fit into memory
 	Connect      transport.ConnectOptions
 	Log          func(format string, args ...any)
@@ -105,7 +106,7 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 		return nil, err
 	}
 	c.Members, err = membership.New(ctx, membership.Options{
-		Requester: c.requester, Instance: nuid.Next(), Identity: identity, InMemory: o.InMemory,
+		Requester: c.requester, Instance: nuid.Next(), Identity: identity, InMemory: o.InMemory, Tolerant: o.Tolerant,
 		Model: PlacementModel(config, o.ExpertFormat, o.Parts), Term: 1, Log: o.Log,
 	})
 	if err != nil {

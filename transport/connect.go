@@ -33,7 +33,8 @@ const (
 	connectRetry   = 250 * time.Millisecond
 )
 
-// Connect waits until connected or ctx ends; the error names the URL and what failed.
+// Connect waits until connected or ctx ends; the error names the URL and what failed. Log is told once
+// that it has to wait.
 func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	c := &Conn{closed: make(chan struct{})}
 	options, err := o.options(c)
@@ -46,13 +47,17 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	} else if where == "" {
 		return nil, errors.New("no NATS URL given (--nats nats://host:4222)")
 	}
-	for {
+	for said := false; ; {
 		c.nats, err = nats.Connect(o.URL, options...)
 		if err == nil {
 			return c, nil
 		}
 		if permanent(err) {
 			return nil, fmt.Errorf("connect to NATS at %s: %w", where, err)
+		}
+		if !said && o.Log != nil {
+			o.Log("warning: NATS at %s can't be reached (%v): trying again", where, err)
+			said = true
 		}
 		select {
 		case <-ctx.Done():

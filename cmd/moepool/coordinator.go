@@ -103,6 +103,7 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	defer bars.finish()
 	options.ModelDir, options.ExpertFormat, options.Parts = dir, format, f.model.parts
 	options.Cluster, options.Workers = f.nats.cluster, f.workers
+	options.Tolerant = true
 	metrics := serve.NewMetrics()
 	options.Log, options.Progress, options.ObserveWorker = log.Printf, bars.progress, metrics.ObserveWorker
 	c, err := coordinator.Open(ctx, options)
@@ -129,7 +130,7 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 
 // serve answers until ctx ends.
 func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, metrics *serve.Metrics, ready coordinatorReady, log *logger) error {
-	stop, err := serve.Generate(c, f.nats.cluster, f.coordinator.prefillChunk, metrics)
+	stop, err := serve.Generate(c, f.nats.cluster, f.coordinator.prefillChunk, metrics, log.Printf)
 	if err != nil {
 		return err
 	}

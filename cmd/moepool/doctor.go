@@ -55,7 +55,7 @@ the model fits and where. Exit code 1 when something would fail.`,
 	}
 	flags := cmd.Flags()
 	model.register(flags)
-	coord.register(flags)
+	coord.registerSizes(flags)
 	arena.register(flags)
 	flags.IntVar(&workers, "workers", 0, "workers on this host (default: one per node)")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")

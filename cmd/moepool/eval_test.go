@@ -70,7 +70,7 @@ func TestSynthPackRun(t *testing.T) {
 	}
 	r := runJSON(t, append(model, "--prompt-tokens", "1,2,3", "--max-tokens", "3", "--ignore-eos")...)
 	for _, w := range r.Workers {
-		if w.Arena.PackedBytes != 0 || w.Arena.ReusedBytes == 0 || w.RSSAnon > w.Arena.Bytes/4 {
+		if w.Arena.PackedBytes != 0 || w.Arena.ReusedBytes == 0 || !underRace && w.RSSAnon > w.Arena.Bytes/4 {
 			t.Errorf("after pack, run has %+v", w)
 		}
 	}

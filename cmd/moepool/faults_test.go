@@ -150,4 +150,6 @@ func TestMismatchIsRefused(t *testing.T) {
 		coordinator.awaitOutput(t, &coordinator.stderr, want)
 	}
 	coordinator.awaitOutput(t, &coordinator.stderr, "odd")
+	startProcess(t, "worker", "--nats", "nats://"+address, "--token-file", token, "--id", "even", "--arena-dir", "none")
+	coordinator.awaitOutput(t, &coordinator.stderr, "ready: 1 worker")
 }

@@ -67,10 +67,15 @@ type coordinatorFlags struct {
 	budgetResidency string
 }
 
-func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
+// registerSizes registers the flags that decide how much memory a model takes.
+func (f *coordinatorFlags) registerSizes(flags *pflag.FlagSet) {
 	flags.StringVar(&f.denseFormat, "dense-format", "", "weight format of attention, shared and dense FFN and LM head (default: --format)")
 	flags.StringVar(&f.kvFormat, "kv-format", "", "format of the KV cache: f32 or bf16 (default: f32 with f32 weights, else bf16)")
 	flags.IntVar(&f.context, "context", 0, "most positions of a sequence (default: the model's, at most 8192)")
+}
+
+func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
+	f.registerSizes(flags)
 	flags.IntVar(&f.threads, "coordinator-threads", 0, "threads of the coordinator (default: the allowed physical cores)")
 	flags.IntVar(&f.prefillChunk, "prefill-chunk", 0, "prompt positions computed in one step (default 512)")
 	flags.StringVar(&f.expertBudget, "expert-budget", "off", "most distinct experts of a layer for a batch: off, N or count=N")

@@ -28,7 +28,6 @@ func run(args []string) int {
 	defer cancel(nil)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
 	go func() {
 		for s := range signals {
 			if s != os.Interrupt || !interrupt.take() {
@@ -36,7 +35,10 @@ func run(args []string) int {
 			}
 		}
 	}()
-	defer close(signals)
+	defer func() {
+		signal.Stop(signals) // nothing is sent on a closed channel
+		close(signals)
+	}()
 
 	root := newRootCommand()
 	root.SetArgs(args)

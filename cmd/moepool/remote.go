@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"time"
 
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/generation"
 	"github.com/moepool/moepool/coordinator/template"
 	"github.com/moepool/moepool/transport"
 )
+
+// connectLimit is how long the client waits for NATS.
+const connectLimit = 5 * time.Second
 
 // runRemote is `run --nats`: the client of a coordinator's generate service.
 func (f *runFlags) runRemote(ctx context.Context, out io.Writer, q coordinator.Request, chat bool, log *logger) error {
@@ -20,7 +25,9 @@ func (f *runFlags) runRemote(ctx context.Context, out io.Writer, q coordinator.R
 	if err != nil {
 		return err
 	}
-	conn, err := transport.Connect(ctx, options)
+	connecting, cancel := context.WithTimeoutCause(ctx, connectLimit, fmt.Errorf("no answer within %v", connectLimit))
+	defer cancel()
+	conn, err := transport.Connect(connecting, options)
 	if err != nil {
 		return err
 	}

@@ -169,8 +169,11 @@ func (f *runFlags) request(args []string, stdin *os.File) (q coordinator.Request
 		return q, false, err
 	case f.file != "":
 		data, err := os.ReadFile(f.file)
+		if err != nil {
+			return q, false, fmt.Errorf("--file: %w", err)
+		}
 		q.Prompt.Raw = string(data)
-		return q, false, err
+		return q, false, nil
 	case given == 0 && isTerminal(stdin):
 		return q, true, nil
 	case given == 0:

@@ -25,9 +25,23 @@ type axis struct {
 // The axes of DESIGN §2 that a cluster is started with; prefill chunks and company are tried within each cluster.
 var clusterAxes = []axis{
 	{"workers", []string{"1", "2", "3"}},
-	{"kernels", kernels.Available()},
+	{"kernels", matrixKernels()},
 	{"memory", []string{"arena", "anonymous"}},
 	{"threads", []string{"1", "2", "4"}},
+}
+
+func matrixKernels() []string {
+	if underRace {
+		return kernels.Available()[:1]
+	}
+	return kernels.Available()
+}
+
+func matrixFormats() []kernels.Format {
+	if underRace {
+		return []kernels.Format{kernels.Q8}
+	}
+	return []kernels.Format{kernels.BF16, kernels.Q8}
 }
 
 // variant is a way to feed the same tokens.
@@ -48,7 +62,7 @@ func TestSameBits(t *testing.T) {
 		full bool
 	}{{"qwen3_moe", true}, {"qwen2_moe", false}, {"mixtral", false}} {
 		dir := synthModel(t, model.name)
-		for _, format := range []kernels.Format{kernels.BF16, kernels.Q8} {
+		for _, format := range matrixFormats() {
 			for parts := 1; parts <= 3; parts++ {
 				combinations := pairwise(clusterAxes)
 				if model.full && !testing.Short() {
@@ -69,7 +83,7 @@ func TestSameBitsFixtures(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	for _, name := range []string{"qwen3_moe", "qwen2_moe_dense_mix", "mixtral_swa"} {
-		for _, format := range []kernels.Format{kernels.BF16, kernels.Q8} {
+		for _, format := range matrixFormats() {
 			t.Run(fmt.Sprintf("%s/%v", name, format), func(t *testing.T) {
 				t.Parallel()
 				sameBits(t, server, tiny(name), format, 1, pairwise(clusterAxes), 33)

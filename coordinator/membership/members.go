@@ -24,6 +24,8 @@ type Options struct {
 	// InMemory says that experts must fit into the workers' memory: the plan is checked against what they announce. With arenas,
 	// more than that is only slow.
 	InMemory bool
+	// Tolerant lets a wait go on when a worker is refused: others may come. Without it the wait ends with why.
+	Tolerant bool
 	// Log is told of everything that a person should know; may be nil.
 	Log func(format string, args ...any)
 	// OnLost is told when a worker can't be used any more; may be nil. It must return soon.

@@ -130,10 +130,10 @@ func TestMismatchIsRefused(t *testing.T) {
 	b.Identity.Parts = 2
 	s.expect(s.beat(b), "refuse w0/i0 parts: coordinator 1, worker w0 2")
 	s.expect(s.seconds(repeatTicks-1, b))
-	if err := s.takeFailure(); err == nil || err.Error() != "worker w0: refused: parts: coordinator 1, worker w0 2" {
+	if err := s.takeFailure(false); err == nil || err.Error() != "worker w0: refused: parts: coordinator 1, worker w0 2" {
 		t.Fatal(err)
 	}
-	if err := s.takeFailure(); err != nil {
+	if err := s.takeFailure(false); err != nil {
 		t.Fatal("a failure ends two waits")
 	}
 	s.expect(s.seconds(1, b), "refuse w0/i0 parts: coordinator 1, worker w0 2")
@@ -159,7 +159,7 @@ func TestSecondHolder(t *testing.T) {
 	s.expect(s.beat(idle("w0", "first")), "refuse w0/second the worker id w0 is held by another process (h, pid 10)")
 	s.expect(s.seconds(rivalTicks+2, idle("w0", "second"), idle("w0", "first")),
 		"refuse w0/second the worker id w0 is held by another process (h, pid 10)")
-	if err := s.takeFailure(); err != nil {
+	if err := s.takeFailure(false); err != nil {
 		t.Fatalf("a second holder ends a wait: %v", err)
 	}
 	if s.members["w0"].beat.Instance != "first" {
@@ -244,7 +244,7 @@ func TestFailedWorker(t *testing.T) {
 	b.Error = "disk full"
 	s.expect(s.beat(b), "lost w0/i0 failed: disk full")
 	s.expect(s.beat(b))
-	if err := s.takeFailure(); err == nil || err.Error() != "worker w0: failed: disk full" {
+	if err := s.takeFailure(false); err == nil || err.Error() != "worker w0: failed: disk full" {
 		t.Fatal(err)
 	}
 	if err := s.usable("w0"); err == nil || err.Error() != "failed: disk full" || len(s.alive()) != 0 {
@@ -256,7 +256,7 @@ func TestFail(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.expect(s.fail("w1", "exit status 2"))
-	if err := s.takeFailure(); err == nil || err.Error() != "worker w1: exit status 2" {
+	if err := s.takeFailure(false); err == nil || err.Error() != "worker w1: exit status 2" {
 		t.Fatal(err)
 	}
 	s.beat(idle("w0", "i0"))

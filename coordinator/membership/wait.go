@@ -19,14 +19,14 @@ func (e *WorkerError) Error() string { return fmt.Sprintf("worker %s: %s", e.Wor
 // WaitReady waits until n workers have registered, places the experts on them (the first n in order of their ids; others stay
 // spare), and waits until all are loaded. Called again, it places anew, with the next epoch, only if a worker of the present
 // plan is gone. onProgress (may be nil) is called from here at each change. A worker that is refused or fails ends the wait with
-// a *WorkerError, and ctx' end with an error that says what was missing.
+// a *WorkerError (unless Options.Tolerant and the plan does without it), and ctx' end with an error that says what was missing.
 func (m *Members) WaitReady(ctx context.Context, n int, onProgress func([]transport.Beat)) (*placement.Plan, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("wait for %d workers: at least 1", n)
 	}
 	for placed := false; ; {
 		m.mu.Lock()
-		changed, beats, failure, status := m.changed, m.workers(), m.table.takeFailure(), m.table.status(n)
+		changed, beats, failure, status := m.changed, m.workers(), m.table.takeFailure(m.o.Tolerant), m.table.status(n)
 		plan, ready := m.table.plan, m.table.allReady()
 		want := m.table.candidates(n)
 		m.mu.Unlock()
@@ -82,11 +82,14 @@ func (m *Members) place(ids []string) error {
 	return err
 }
 
-// takeFailure is what ends a wait, once; of several the lowest id's.
-func (t *table) takeFailure() error {
+// takeFailure is what ends a wait, once; of several the lowest id's. tolerant passes over workers that the plan doesn't need.
+func (t *table) takeFailure(tolerant bool) error {
 	for _, id := range slices.Sorted(maps.Keys(t.failures)) {
 		why := t.failures[id]
 		delete(t.failures, id)
+		if tolerant && !t.planned(id) {
+			continue
+		}
 		return &WorkerError{id, why}
 	}
 	return nil

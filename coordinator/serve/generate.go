@@ -11,8 +11,8 @@ import (
 	"github.com/moepool/moepool/transport"
 )
 
-// Generate answers the cluster's generate requests until stop is called.
-func Generate(c *coordinator.Coordinator, cluster string, prefillChunk int, m *Metrics) (stop func(), err error) {
+// Generate answers the cluster's generate requests until stop is called; failed ones are logged.
+func Generate(c *coordinator.Coordinator, cluster string, prefillChunk int, m *Metrics, log func(format string, args ...any)) (stop func(), err error) {
 	return transport.ServeGenerate(c.Conn, cluster, func(ctx context.Context, q *transport.GenerateRequest, emit func(*transport.GenerateEvent) error) {
 		result, err := c.Generate(ctx, request(q, prefillChunk), nil, func(p generation.Piece) error {
 			return emit(&transport.GenerateEvent{Text: p.Text, Tokens: []int32{p.Token}})
@@ -25,6 +25,7 @@ func Generate(c *coordinator.Coordinator, cluster string, prefillChunk int, m *M
 		}
 		if err != nil {
 			done.FinishReason, done.Error = generation.FinishError, err.Error()
+			log("a request failed: %v", err)
 		}
 		_ = emit(done) // the client is gone
 	})
