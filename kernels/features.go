@@ -22,6 +22,7 @@ func Features() []Feature {
 		{"avx512f", cpu.X86.HasAVX512F},
 		{"avx512bw", cpu.X86.HasAVX512BW},
 		{"avx512vl", cpu.X86.HasAVX512VL},
+		{"avx512dq", cpu.X86.HasAVX512DQ},
 		{"avx512_vnni", cpu.X86.HasAVX512VNNI},
 		{"avx_vnni", cpu.X86.HasAVXVNNI},
 		{"amx_tile", cpu.X86.HasAMXTile || emulated},

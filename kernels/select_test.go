@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -39,26 +40,38 @@ func TestSelect(t *testing.T) {
 
 // A CPU that lacks one of the features, by GODEBUG, in a process of its own.
 func TestSelectWithoutAFeature(t *testing.T) {
-	if os.Getenv("MOEPOOL_TEST_SELECT") == "1" {
-		_, err := Select("avx2")
+	if name := os.Getenv("MOEPOOL_TEST_SELECT"); name != "" {
+		_, err := Select(name)
 		best, _ := Select("")
 		t.Logf("best %s, error: %v", best.Name(), err)
 		return
 	}
-	if !slices.Contains(Available(), "avx2") {
-		t.Skip("NOT TESTED: kernels avx2 can't run here")
-	}
-	for _, feature := range []string{"avx2", "fma"} {
-		command := exec.Command(os.Args[0], "-test.run=^TestSelectWithoutAFeature$", "-test.v")
-		command.Env = append(os.Environ(), "MOEPOOL_TEST_SELECT=1", "GODEBUG=cpu."+feature+"=off")
-		output, err := command.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, output)
-		}
-		want := `best generic, error: kernels "avx2" need CPU features that are missing here: ` + feature + "; valid here: auto, generic"
-		if !strings.Contains(string(output), want) {
-			t.Errorf("without %s: got\n%s\nwant %q", feature, output, want)
-		}
+	for _, c := range []struct{ kernels, feature, option, best, valid string }{
+		{"avx2", "avx2", "avx2", "generic", "auto, generic"},
+		{"avx2", "fma", "fma", "generic", "auto, generic"},
+		{"avx512", "avx512f", "avx512f", "avx2", "auto, avx2, generic"},
+		{"avx512", "avx512bw", "avx512bw", "avx2", "auto, avx2, generic"},
+		{"avx512", "avx512vl", "avx512vl", "avx2", "auto, avx2, generic"},
+		{"avx512", "avx512dq", "avx512dq", "avx2", "auto, avx2, generic"},
+		{"avx512", "avx512_vnni", "avx512vnni", "avx2", "auto, avx2, generic"},
+		{"avx512", "avx2", "avx2", "generic", "auto, generic"},
+	} {
+		t.Run(c.kernels+" without "+c.feature, func(t *testing.T) {
+			t.Parallel()
+			if !slices.Contains(Available(), c.kernels) {
+				t.Skipf("NOT TESTED: kernels %s can't run here", c.kernels)
+			}
+			command := exec.Command(os.Args[0], "-test.run=^TestSelectWithoutAFeature$", "-test.v")
+			command.Env = append(os.Environ(), "MOEPOOL_TEST_SELECT="+c.kernels, "GODEBUG=cpu."+c.option+"=off")
+			output, err := command.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, output)
+			}
+			want := fmt.Sprintf("best %s, error: kernels %q need CPU features that are missing here: %s; valid here: %s", c.best, c.kernels, c.feature, c.valid)
+			if !strings.Contains(string(output), want) {
+				t.Errorf("got\n%s\nwant %q", output, want)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,14 @@
+//go:build !purego
+
+package kernels
+
+// avx512 computes with AVX-512 instructions, 16 float32 or 64 bytes at a time, and VNNI for integer products. What gains nothing
+// from wider vectors is avx2's. Assembly is called as avx2 does (see there).
+var avx512 = func() Set {
+	s := avx2
+	s.name = "avx512"
+	s.requires = append([]string{"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}, avx2.requires...)
+	s.operations.multiplyFloat = multiplyFloatAVX512
+	s.operations.multiplyQ8 = multiplyQ8AVX512
+	return s
+}()
