@@ -7,9 +7,9 @@ import (
 	"github.com/moepool/moepool/worker/shard"
 )
 
-// hostMemory gives what this process may still take: the kernel's MemAvailable, or less where a cgroup says so. Nothing is known on
+// HostMemory gives what this process may still take: the kernel's MemAvailable, or less where a cgroup says so. Nothing is known on
 // systems without these files.
-func hostMemory(host hostinfo.Host) shard.Memory {
+func HostMemory(host hostinfo.Host) shard.Memory {
 	var m shard.Memory
 	if memory, err := host.Memory(); err == nil {
 		m.Available = memory.Available

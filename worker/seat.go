@@ -120,7 +120,7 @@ func siblings(cores, cpus []int) []int {
 
 // memory is what this worker may take: its part of what is available on the host, at most what the node can give.
 func (s *seat) memory(perNode int) shard.Memory {
-	m := hostMemory(hostinfo.This())
+	m := HostMemory(hostinfo.This())
 	if s.memoryBytes > 0 && m.Available > s.memoryBytes {
 		m.Available = s.memoryBytes
 		m.Why += fmt.Sprintf(", node %d has %d MiB", s.node, s.memoryBytes>>20)

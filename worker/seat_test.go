@@ -116,7 +116,7 @@ func TestHostMemory(t *testing.T) {
 		for file, text := range c.files {
 			root[file] = &fstest.MapFile{Data: []byte(text)}
 		}
-		if diff := cmp.Diff(c.want, hostMemory(hostinfo.Host{Root: root})); diff != "" {
+		if diff := cmp.Diff(c.want, HostMemory(hostinfo.Host{Root: root})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

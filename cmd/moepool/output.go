@@ -86,3 +86,10 @@ func (l *logger) Write(p []byte) (int, error) {
 	}
 	return w.Write(p)
 }
+
+// quietly passes warnings on to a logger that shows everything.
+func quietly(l *logger, format string, args ...any) {
+	if strings.HasPrefix(format, warningPrefix) {
+		l.Printf(format, args...)
+	}
+}

@@ -31,7 +31,7 @@ Each flag can also be given as an environment variable: --arena-dir is MOEPOOL_A
 	})
 	root.AddCommand(
 		newRunCommand(), newCoordinatorCommand(), newWorkerCommand(), newPackCommand(),
-		newEvalCommand(), newSynthCommand(), newDoctorCommand(), newVersionCommand(),
+		newEvalCommand(), newBenchCommand(), newSynthCommand(), newDoctorCommand(), newVersionCommand(),
 	)
 	return root
 }

@@ -75,7 +75,7 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 		if err != nil {
 			return read, err
 		}
-		if err := s.computeWave(tasks[:n], x, r.Sum); err != nil {
+		if err := s.computeWave(ctx, tasks[:n], x, r.Sum); err != nil {
 			var fault *team.FaultError
 			if errors.As(err, &fault) {
 				err = s.mend(l, err)
@@ -87,13 +87,16 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 	return read, nil
 }
 
-// computeWave adds the contributions of some tasks to sum [rows, hidden].
-func (s *Shards) computeWave(tasks []task, x *kernels.Activations, sum []int64) error {
+// computeWave adds the contributions of some tasks to sum [rows, hidden]. It ends soon after ctx does: a wave may take seconds.
+func (s *Shards) computeWave(ctx context.Context, tasks []task, x *kernels.Activations, sum []int64) error {
 	c, set, threads := &s.scratch, s.o.Kernels, s.o.Team.Threads()
 	c.threads = slices.Grow(c.threads, max(0, threads-len(c.threads)))[:threads]
 
 	c.cutGate(tasks, threads)
 	err := s.o.Team.Run(len(c.gateJobs), func(i, thread int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		j := c.gateJobs[i]
 		t := &tasks[j.task]
 		c.gateAndUp(set, t, x, j.from, j.to, thread)
@@ -109,6 +112,9 @@ func (s *Shards) computeWave(tasks []task, x *kernels.Activations, sum []int64) 
 	hidden := x.Columns
 	width := jobWidth(blocksOf(hidden), threads)
 	return s.o.Team.Run((hidden+width-1)/width, func(i, thread int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		from, to := i*width, min(hidden, (i+1)*width)
 		for t := range tasks {
 			c.down(set, &tasks[t], sum, hidden, from, to, thread)

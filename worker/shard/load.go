@@ -35,7 +35,7 @@ func Load(ctx context.Context, o Options) (*Shards, error) {
 	if err := s.checkRoom(room); err != nil {
 		return nil, err
 	}
-	p := &packer{s: s, checkpoint: o.Checkpoint, ready: &atomic.Int64{}}
+	p := &packer{s: s, ready: &atomic.Int64{}}
 	defer p.free()
 	p.ready.Store(room.plan - room.missing)
 	o.Progress(p.ready.Load(), o.Plan.Bytes)
@@ -137,6 +137,9 @@ func (s *Shards) loadLayer(ctx context.Context, p *packer, pl PlanLayer) error {
 		}
 	}
 	for expert := range touched {
+		if s.o.Pack != nil {
+			break
+		}
 		release(s.o.Checkpoint, pl.Number, expert)
 	}
 	return s.place(ctx, l, pl, packed)

@@ -62,7 +62,7 @@ func (s *Shards) rebuild(l *layer) error {
 	for part, damaged := range slots {
 		shape := s.o.Plan.Shapes[part]
 		err := l.arenas[part].Fill(damaged, func(slot int, dst []byte) error {
-			return packExpert(s.o.Checkpoint, shape, l.number, slot, part, len(l.arenas), dst)
+			return s.o.pack(shape, l.number, slot, part, len(l.arenas), dst)
 		})
 		if err != nil {
 			return fmt.Errorf("pack damaged experts of part %d again: %w", part, err)

@@ -16,11 +16,10 @@ import (
 
 // packer packs experts on the team while the arena writes those that are ready.
 type packer struct {
-	s          *Shards
-	checkpoint *checkpoint.Checkpoint
-	ready      *atomic.Int64 // bytes, for progress
-	room       []byte        // buffers, one after the other
-	freeRoom   func()
+	s        *Shards
+	ready    *atomic.Int64 // bytes, for progress
+	room     []byte        // buffers, one after the other
+	freeRoom func()
 }
 
 // buffersPerThread packed slots may wait for the arena to write them.
@@ -60,7 +59,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 			// Whatever happens, the arena must not be left waiting.
 			err = errNotPacked
 			defer func() { packed[i] <- err }()
-			err = packExpert(p.checkpoint, shape, l.number, slots[i], part, len(l.arenas), buffers[i%n])
+			err = p.s.o.pack(shape, l.number, slots[i], part, len(l.arenas), buffers[i%n])
 			return err
 		})
 	}()
@@ -68,7 +67,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 	err = l.arenas[part].Fill(slots, func(slot int, dst []byte) error {
 		if next == len(slots) || slots[next] != slot {
 			// The arena asks again, for example for memory after the disk was full.
-			return packExpert(p.checkpoint, shape, l.number, slot, part, len(l.arenas), dst)
+			return p.s.o.pack(shape, l.number, slot, part, len(l.arenas), dst)
 		}
 		i := next
 		next++
@@ -119,6 +118,14 @@ func (p *packer) free() {
 		p.freeRoom()
 		p.room, p.freeRoom = nil, nil
 	}
+}
+
+// pack fills dst with a part of an expert.
+func (o *Options) pack(shape kernels.ExpertShape, layer, expert, part, parts int, dst []byte) error {
+	if o.Pack != nil {
+		return o.Pack(shape, layer, expert, part, dst)
+	}
+	return packExpert(o.Checkpoint, shape, layer, expert, part, parts, dst)
 }
 
 // packExpert packs a part of an expert: rows [from, to) of gate and up, the same columns of down. That the checkpoint's files became

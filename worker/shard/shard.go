@@ -12,8 +12,13 @@ import (
 
 // Options say what to load and with what.
 type Options struct {
-	// Checkpoint is read while loading, and again when a slot has to be rebuilt: it stays open as long as the shards.
+	// Checkpoint is read while loading, and again when a slot has to be rebuilt: it stays open as long as the shards. It may be nil
+	// with Pack.
 	Checkpoint *checkpoint.Checkpoint
+
+	// Pack fills dst with the packed bytes of an expert part, from several goroutines; nil packs from Checkpoint. A benchmark makes
+	// its weights in place with it.
+	Pack func(shape kernels.ExpertShape, layer, expert, part int, dst []byte) error
 
 	// Plan is what to own.
 	Plan *Plan
