@@ -57,6 +57,22 @@ func q8Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //go:noescape
 func q8Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, group int, terms *uint64, groups int, lastQuads int)
 
+// q8Rows7AVX512 adds the products of rows (7) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups are read from the one at group on; terms are [groups][rows]. The last of
+// the groups has lastQuads quads.
+//
+//go:noescape
+func q8Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, group int, terms *uint64, groups int, lastQuads int)
+
+// q8Rows8AVX512 adds the products of rows (8) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups are read from the one at group on; terms are [groups][rows]. The last of
+// the groups has lastQuads quads.
+//
+//go:noescape
+func q8Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, group int, terms *uint64, groups int, lastQuads int)
+
 // f32Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc (up to 32 outputs per row, rows
 // stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.

@@ -5,7 +5,7 @@ package kernels
 import "math"
 
 const (
-	q8TileRows512    = 6 // rows of the largest tile
+	q8TileRows512    = 8 // rows of the largest tile
 	floatTileRows512 = 8
 	chunkRows512     = 96 // rows that go through all outputs before the next rows do
 	panelGroups512   = 16 // 34 KB of q8 weights stay in the first cache while several tiles use them
@@ -154,5 +154,9 @@ func q8Call512(t *q8Tile, acc *float32, stride int, weights *byte, codes **int8,
 		q8Rows5AVX512(acc, 4*stride, t.load, t.store, weights, codes, t.group, terms, t.groups, t.lastQuads)
 	case 6:
 		q8Rows6AVX512(acc, 4*stride, t.load, t.store, weights, codes, t.group, terms, t.groups, t.lastQuads)
+	case 7:
+		q8Rows7AVX512(acc, 4*stride, t.load, t.store, weights, codes, t.group, terms, t.groups, t.lastQuads)
+	case 8:
+		q8Rows8AVX512(acc, 4*stride, t.load, t.store, weights, codes, t.group, terms, t.groups, t.lastQuads)
 	}
 }

@@ -2,13 +2,16 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 	"testing"
+	"time"
 )
 
-// BenchmarkMultiply multiplies a matrix of an expert's size, which stays in the cache. MB/s are of packed weights.
+// BenchmarkMultiply multiplies a matrix of an expert's size, which stays in the cache. MB/s are of packed weights; the best call is
+// what counts on a machine that is shared.
 func BenchmarkMultiply(b *testing.B) {
 	for _, f := range Formats() {
-		for _, rows := range []int{1, 8, 64} {
+		for _, rows := range []int{1, 8, 64, 512} {
 			benchmarkMultiply(b, f, 768, 2048, rows, "")
 		}
 	}
@@ -53,10 +56,14 @@ func benchmarkMultiply(b *testing.B, f Format, outputs, columns, rows int, size 
 				}
 			}
 			b.SetBytes(int64(len(m.Data)))
+			best := time.Duration(math.MaxInt64)
 			for b.Loop() {
+				start := time.Now()
 				s.Multiply(dst, outputs, m, a, index, 0, outputs)
+				best = min(best, time.Since(start))
 			}
 			b.ReportMetric(float64(b.N)*float64(rows*outputs*columns)/b.Elapsed().Seconds()/1e9, "GMAC/s")
+			b.ReportMetric(float64(rows*outputs*columns)/best.Seconds()/1e9, "best-GMAC/s")
 		})
 	}
 }

@@ -11,8 +11,13 @@ import (
 // The q8 products: packed groups as in matrix.go. VPDPBUSD adds 4 products of unsigned weights (code+128) and signed activations
 // to each of 16 int32. Sums that start at -128·Σx of the group need no other correction.
 
-// q8TileRows is the largest number of rows of a tile: 2 integer and 2 float vectors for each row stay in registers.
-const q8TileRows = 6
+const (
+	// q8TileRows is the largest number of rows of a tile.
+	q8TileRows = 8
+	// q8RegisterRows is for how many rows 2 integer and 2 float vectors each fit in registers. With more rows the float sums
+	// stay in acc, in the first cache: they change once a group.
+	q8RegisterRows = 6
+)
 
 // termBytes is the size of a term: a row's scale in one group (float32), then the start of its integer sums (int32).
 const termBytes = 8
@@ -25,23 +30,32 @@ func q8(rows int) {
 		"written. codes are the rows' pointers, of which groups are read from the one at group on; terms are [groups][rows]. The last of",
 		"the groups has lastQuads quads.")
 	outputMasks()
-	acc, stride, weights := pointer("acc"), pointer("stride"), pointer("weights")
+	stride, weights := pointer("stride"), pointer("weights")
 	codes := rowPointers("codes", rows)
 	offset, terms, groups, quads := pointer("group"), pointer("terms"), pointer("groups"), GP64()
 	SHLQ(Imm(6), offset) // in codes
 
 	sums, dots := make([][vectors]VecVirtual, rows), make([][vectors]VecVirtual, rows)
-	target := GP64()
-	MOVQ(acc, target)
-	for r := range rows {
-		for v := range vectors {
-			sums[r][v], dots[r][v] = ZMM(), ZMM()
-			VMOVUPS_Z(Mem{Base: target, Disp: 64 * v}, loadMasks[v], sums[r][v])
-		}
-		if r < rows-1 {
-			ADDQ(stride, target)
+	inRegisters := rows <= q8RegisterRows
+	// eachSum visits the places of the sums; it needs a register that is free where it is used.
+	eachSum := func(visit func(r, v int, m Mem)) {
+		target := Load(Param("acc"), GP64())
+		for r := range rows {
+			for v := range vectors {
+				visit(r, v, Mem{Base: target, Disp: 64 * v})
+			}
+			if r < rows-1 {
+				ADDQ(stride, target)
+			}
 		}
 	}
+	eachSum(func(r, v int, m Mem) {
+		sums[r][v], dots[r][v] = ZMM(), ZMM()
+		VMOVUPS_Z(m, loadMasks[v], sums[r][v])
+		if !inRegisters {
+			VMOVUPS(sums[r][v], storeMasks[v], m)
+		}
+	})
 	// quad is at the group's scales, as weights is.
 	quad := func(i int) {
 		var w [vectors]VecVirtual
@@ -99,26 +113,33 @@ func q8(rows int) {
 		VPMOVZXWD(Mem{Base: start, Disp: 32 * v}, scales[v])
 		VPSLLD(Imm(16), scales[v], scales[v])
 	}
-	for r := range rows {
-		for v := range scales {
-			product := ZMM()
-			VMULPS_BCST(Mem{Base: terms, Disp: termBytes * r}, scales[v], product)
-			VCVTDQ2PS(dots[r][v], dots[r][v])
-			VFMADD231PS(product, dots[r][v], sums[r][v])
+	addGroup := func(r, v int, sum VecVirtual) {
+		product := ZMM()
+		VMULPS_BCST(Mem{Base: terms, Disp: termBytes * r}, scales[v], product)
+		VCVTDQ2PS(dots[r][v], dots[r][v])
+		VFMADD231PS(product, dots[r][v], sum)
+	}
+	if inRegisters {
+		for r := range rows {
+			for v := range vectors {
+				addGroup(r, v, sums[r][v])
+			}
 		}
+	} else {
+		eachSum(func(r, v int, m Mem) {
+			sum := ZMM()
+			VMOVUPS_Z(m, storeMasks[v], sum)
+			addGroup(r, v, sum)
+			VMOVUPS(sum, storeMasks[v], m)
+		})
 	}
 	ADDQ(Imm(scaleBytes), weights)
 	ADDQ(Imm(uint64(termBytes*rows)), terms)
 	DECQ(groups)
 	JNZ(LabelRef("group"))
 
-	for r := range rows {
-		for v := range vectors {
-			VMOVUPS(sums[r][v], storeMasks[v], Mem{Base: acc, Disp: 64 * v})
-		}
-		if r < rows-1 {
-			ADDQ(stride, acc)
-		}
+	if inRegisters {
+		eachSum(func(r, v int, m Mem) { VMOVUPS(sums[r][v], storeMasks[v], m) })
 	}
 	finish()
 }
