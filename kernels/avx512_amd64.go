@@ -10,5 +10,10 @@ var avx512 = func() Set {
 	s.requires = append([]string{"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}, avx2.requires...)
 	s.operations.multiplyFloat = multiplyFloatAVX512
 	s.operations.multiplyQ8 = multiplyQ8AVX512
+	s.operations.siluMultiply = siluMultiply512
+	s.operations.expMinus = expMinus512
+	s.operations.attendBlock = attendBlock512
+	s.operations.accumulate = accumulate512
+	s.operations.fromFixed = fromFixed512
 	return s
 }()

@@ -4903,3 +4903,515 @@ add:
 	JNZ       panel
 	VZEROUPPER
 	RET
+
+// func siluMultiplyAVX512(dst *float32, gate *float32, up *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·siluMultiplyAVX512(SB), NOSPLIT, $0-32
+	MOVQ  dst+0(FP), AX
+	MOVQ  gate+8(FP), DX
+	MOVQ  up+16(FP), BX
+	MOVQ  n+24(FP), SI
+	MOVL  $0x0000ffff, CX
+	KMOVW CX, K1
+
+sixteen:
+	CMPQ  SI, $0x10
+	JGE   whole
+	MOVQ  SI, CX
+	MOVL  $0x00000001, DI
+	SHLL  CL, DI
+	DECL  DI
+	KMOVW DI, K1
+
+whole:
+	VBROADCASTSS     minusLargestAVX512<>+0(SB), Z0
+	VMOVUPS.Z        (DX), K1, Z1
+	VMAXPS           Z1, Z0, Z0
+	VPXORD.BCST      signBitAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS     roundMagicAVX512<>+0(SB), Z2
+	VFMADD231PS.BCST log2eAVX512<>+0(SB), Z1, Z2
+	VSUBPS.BCST      roundMagicAVX512<>+0(SB), Z2, Z3
+	VMOVAPS          Z1, Z4
+	VFMADD231PS.BCST minusLn2HighAVX512<>+0(SB), Z3, Z4
+	VFMADD231PS.BCST minusLn2LowAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS     exp7AVX512<>+0(SB), Z3
+	VFMADD213PS.BCST exp6AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp5AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp4AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp3AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp2AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST oneAVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST oneAVX512<>+0(SB), Z4, Z3
+	VPSLLD           $0x17, Z2, Z2
+	VPADDD           Z2, Z3, Z3
+	VCMPPS.BCST      $0x1e, expHighestAVX512<>+0(SB), Z1, K5
+	VBROADCASTSS     infinityAVX512<>+0(SB), K5, Z3
+	VCMPPS.BCST      $0x11, expLowestAVX512<>+0(SB), Z1, K5
+	VPXORD           Z3, Z3, K5, Z3
+	VCMPPS           $0x03, Z1, Z1, K5
+	VMOVAPS          Z1, K5, Z3
+	VADDPS.BCST      oneAVX512<>+0(SB), Z3, Z3
+	VDIVPS           Z3, Z0, Z0
+	VMOVUPS.Z        (BX), K1, Z1
+	VMULPS           Z1, Z0, Z0
+	VMOVUPS          Z0, K1, (AX)
+	ADDQ             $0x40, AX
+	ADDQ             $0x40, DX
+	ADDQ             $0x40, BX
+	SUBQ             $0x10, SI
+	JG               sixteen
+	VZEROUPPER
+	RET
+
+DATA minusLargestAVX512<>+0(SB)/4, $0xff7fffff
+GLOBL minusLargestAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA signBitAVX512<>+0(SB)/4, $0x80000000
+GLOBL signBitAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA roundMagicAVX512<>+0(SB)/4, $0x4b400000
+GLOBL roundMagicAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA log2eAVX512<>+0(SB)/4, $0x3fb8aa3b
+GLOBL log2eAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA minusLn2HighAVX512<>+0(SB)/4, $0xbf318000
+GLOBL minusLn2HighAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA minusLn2LowAVX512<>+0(SB)/4, $0x395e8083
+GLOBL minusLn2LowAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA exp7AVX512<>+0(SB)/4, $0x39506967
+GLOBL exp7AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA exp6AVX512<>+0(SB)/4, $0x3ab743ce
+GLOBL exp6AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA exp5AVX512<>+0(SB)/4, $0x3c088908
+GLOBL exp5AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA exp4AVX512<>+0(SB)/4, $0x3d2aa9c1
+GLOBL exp4AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA exp3AVX512<>+0(SB)/4, $0x3e2aaaaa
+GLOBL exp3AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA exp2AVX512<>+0(SB)/4, $0x3f000000
+GLOBL exp2AVX512<>(SB), RODATA|NOPTR, $4
+
+DATA oneAVX512<>+0(SB)/4, $0x3f800000
+GLOBL oneAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA expHighestAVX512<>+0(SB)/4, $0x42b17217
+GLOBL expHighestAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA infinityAVX512<>+0(SB)/4, $0x7f800000
+GLOBL infinityAVX512<>(SB), RODATA|NOPTR, $4
+
+DATA expLowestAVX512<>+0(SB)/4, $0xc2aeac4f
+GLOBL expLowestAVX512<>(SB), RODATA|NOPTR, $4
+
+// func expMinusAVX512(x *float32, n int, shift float32)
+// Requires: AVX, AVX512F, SSE
+TEXT ·expMinusAVX512(SB), NOSPLIT, $0-20
+	MOVQ         x+0(FP), AX
+	MOVQ         n+8(FP), DX
+	MOVSS        shift+16(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVL         $0x0000ffff, CX
+	KMOVW        CX, K1
+
+sixteen:
+	CMPQ  DX, $0x10
+	JGE   whole
+	MOVQ  DX, CX
+	MOVL  $0x00000001, BX
+	SHLL  CL, BX
+	DECL  BX
+	KMOVW BX, K1
+
+whole:
+	VMOVUPS.Z        (AX), K1, Z1
+	VSUBPS           Z0, Z1, Z1
+	VBROADCASTSS     roundMagicAVX512<>+0(SB), Z2
+	VFMADD231PS.BCST log2eAVX512<>+0(SB), Z1, Z2
+	VSUBPS.BCST      roundMagicAVX512<>+0(SB), Z2, Z3
+	VMOVAPS          Z1, Z4
+	VFMADD231PS.BCST minusLn2HighAVX512<>+0(SB), Z3, Z4
+	VFMADD231PS.BCST minusLn2LowAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS     exp7AVX512<>+0(SB), Z3
+	VFMADD213PS.BCST exp6AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp5AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp4AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp3AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST exp2AVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST oneAVX512<>+0(SB), Z4, Z3
+	VFMADD213PS.BCST oneAVX512<>+0(SB), Z4, Z3
+	VPSLLD           $0x17, Z2, Z2
+	VPADDD           Z2, Z3, Z3
+	VCMPPS.BCST      $0x1e, expHighestAVX512<>+0(SB), Z1, K5
+	VBROADCASTSS     infinityAVX512<>+0(SB), K5, Z3
+	VCMPPS.BCST      $0x11, expLowestAVX512<>+0(SB), Z1, K5
+	VPXORD           Z3, Z3, K5, Z3
+	VCMPPS           $0x03, Z1, Z1, K5
+	VMOVAPS          Z1, K5, Z3
+	VMOVUPS          Z3, K1, (AX)
+	ADDQ             $0x40, AX
+	SUBQ             $0x10, DX
+	JG               sixteen
+	VZEROUPPER
+	RET
+
+// func scoresAVX512(dst *float32, q *float32, keys *float32, n int, headDim int, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, SSE
+TEXT ·scoresAVX512(SB), NOSPLIT, $0-44
+	MOVQ    dst+0(FP), AX
+	MOVQ    q+8(FP), DX
+	MOVQ    keys+16(FP), BX
+	MOVQ    n+24(FP), SI
+	MOVQ    headDim+32(FP), DI
+	MOVQ    DI, R8
+	ANDQ    $0x0f, R8
+	MOVQ    R8, CX
+	MOVL    $0x00000001, R8
+	SHLL    CL, R8
+	DECL    R8
+	KMOVW   R8, K1
+	MOVQ    DI, CX
+	SHLQ    $0x02, CX
+	ANDQ    $-64, CX
+	SHLQ    $0x02, DI
+	MOVSS   scale+40(FP), X0
+	VSHUFPS $0x00, X0, X0, X0
+
+eight:
+	CMPQ   SI, $0x08
+	JLT    rest
+	LEAQ   (BX)(DI*1), R9
+	LEAQ   (R9)(DI*1), R10
+	LEAQ   (R10)(DI*1), R11
+	LEAQ   (R11)(DI*1), R12
+	LEAQ   (R12)(DI*1), R13
+	LEAQ   (R13)(DI*1), R14
+	LEAQ   (R14)(DI*1), R15
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	XORQ   R8, R8
+
+eights:
+	CMPQ        R8, CX
+	JE          eightstail
+	VMOVUPS     (DX)(R8*1), Z9
+	VFMADD231PS (BX)(R8*1), Z9, Z1
+	VFMADD231PS (R9)(R8*1), Z9, Z2
+	VFMADD231PS (R10)(R8*1), Z9, Z3
+	VFMADD231PS (R11)(R8*1), Z9, Z4
+	VFMADD231PS (R12)(R8*1), Z9, Z5
+	VFMADD231PS (R13)(R8*1), Z9, Z6
+	VFMADD231PS (R14)(R8*1), Z9, Z7
+	VFMADD231PS (R15)(R8*1), Z9, Z8
+	ADDQ        $0x40, R8
+	JMP         eights
+
+eightstail:
+	KTESTW      K1, K1
+	JZ          eightssum
+	VMOVUPS.Z   (DX)(R8*1), K1, Z9
+	VMOVUPS.Z   (BX)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z1
+	VMOVUPS.Z   (R9)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z2
+	VMOVUPS.Z   (R10)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z3
+	VMOVUPS.Z   (R11)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z4
+	VMOVUPS.Z   (R12)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z5
+	VMOVUPS.Z   (R13)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z6
+	VMOVUPS.Z   (R14)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z7
+	VMOVUPS.Z   (R15)(R8*1), K1, Z10
+	VFMADD231PS Z10, Z9, Z8
+
+eightssum:
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPS        Y9, Y1, Y9
+	VEXTRACTF32X4 $0x01, Y9, X10
+	VADDPS        X10, X9, X10
+	VEXTRACTF64X4 $0x01, Z2, Y9
+	VADDPS        Y9, Y2, Y9
+	VEXTRACTF32X4 $0x01, Y9, X12
+	VADDPS        X12, X9, X12
+	VEXTRACTF64X4 $0x01, Z3, Y9
+	VADDPS        Y9, Y3, Y9
+	VEXTRACTF32X4 $0x01, Y9, X13
+	VADDPS        X13, X9, X13
+	VEXTRACTF64X4 $0x01, Z4, Y9
+	VADDPS        Y9, Y4, Y9
+	VEXTRACTF32X4 $0x01, Y9, X14
+	VADDPS        X14, X9, X14
+	VEXTRACTF64X4 $0x01, Z5, Y9
+	VADDPS        Y9, Y5, Y9
+	VEXTRACTF32X4 $0x01, Y9, X15
+	VADDPS        X15, X9, X15
+	VEXTRACTF64X4 $0x01, Z6, Y9
+	VADDPS        Y9, Y6, Y9
+	VEXTRACTF32X4 $0x01, Y9, X16
+	VADDPS        X16, X9, X16
+	VEXTRACTF64X4 $0x01, Z7, Y9
+	VADDPS        Y9, Y7, Y9
+	VEXTRACTF32X4 $0x01, Y9, X17
+	VADDPS        X17, X9, X17
+	VEXTRACTF64X4 $0x01, Z8, Y9
+	VADDPS        Y9, Y8, Y9
+	VEXTRACTF32X4 $0x01, Y9, X18
+	VADDPS        X18, X9, X18
+	VUNPCKLPS     X12, X10, X9
+	VUNPCKHPS     X12, X10, X10
+	VUNPCKLPS     X14, X13, X12
+	VUNPCKHPS     X14, X13, X13
+	VADDPS        X10, X9, X9
+	VADDPS        X13, X12, X12
+	VMOVLHPS      X12, X9, X10
+	VMOVHLPS      X9, X12, X9
+	VADDPS        X9, X10, X10
+	VMULPS        X0, X10, X10
+	VMOVUPS       X10, (AX)
+	VUNPCKLPS     X16, X15, X9
+	VUNPCKHPS     X16, X15, X10
+	VUNPCKLPS     X18, X17, X12
+	VUNPCKHPS     X18, X17, X13
+	VADDPS        X10, X9, X9
+	VADDPS        X13, X12, X12
+	VMOVLHPS      X12, X9, X10
+	VMOVHLPS      X9, X12, X9
+	VADDPS        X9, X10, X10
+	VMULPS        X0, X10, X10
+	VMOVUPS       X10, 16(AX)
+	ADDQ          $0x20, AX
+	LEAQ          (R15)(DI*1), BX
+	SUBQ          $0x08, SI
+	JMP           eight
+
+rest:
+	TESTQ SI, SI
+	JZ    end
+
+key:
+	VPXORD Z11, Z11, Z11
+	XORQ   R8, R8
+
+one:
+	CMPQ        R8, CX
+	JE          onetail
+	VMOVUPS     (DX)(R8*1), Z1
+	VFMADD231PS (BX)(R8*1), Z1, Z11
+	ADDQ        $0x40, R8
+	JMP         one
+
+onetail:
+	KTESTW      K1, K1
+	JZ          onesum
+	VMOVUPS.Z   (DX)(R8*1), K1, Z1
+	VMOVUPS.Z   (BX)(R8*1), K1, Z2
+	VFMADD231PS Z2, Z1, Z11
+
+onesum:
+	VEXTRACTF64X4 $0x01, Z11, Y1
+	VADDPS        Y1, Y11, Y1
+	VEXTRACTF32X4 $0x01, Y1, X2
+	VADDPS        X2, X1, X2
+	VPERMILPS     $0x4e, X2, X1
+	VADDPS        X1, X2, X2
+	VPERMILPS     $0xb1, X2, X1
+	VADDPS        X1, X2, X2
+	VMULSS        X0, X2, X2
+	VMOVSS        X2, (AX)
+	ADDQ          $0x04, AX
+	ADDQ          DI, BX
+	DECQ          SI
+	JNZ           key
+
+end:
+	VZEROUPPER
+	RET
+
+// func weightedSumAVX512(out *float32, p *float32, values *float32, n int, dims int, stride int)
+// Requires: AVX, AVX512F
+TEXT ·weightedSumAVX512(SB), NOSPLIT, $0-48
+	MOVQ  out+0(FP), AX
+	MOVQ  p+8(FP), DX
+	MOVQ  values+16(FP), BX
+	MOVQ  n+24(FP), SI
+	MOVQ  dims+32(FP), DI
+	MOVQ  stride+40(FP), R8
+	MOVL  $0x0000ffff, CX
+	KMOVW CX, K1
+
+vectors8:
+	CMPQ      DI, $0x80
+	JLT       vectors8end
+	VMOVUPS.Z (AX), K1, Z0
+	VMOVUPS.Z 64(AX), K1, Z1
+	VMOVUPS.Z 128(AX), K1, Z2
+	VMOVUPS.Z 192(AX), K1, Z3
+	VMOVUPS.Z 256(AX), K1, Z4
+	VMOVUPS.Z 320(AX), K1, Z5
+	VMOVUPS.Z 384(AX), K1, Z6
+	VMOVUPS.Z 448(AX), K1, Z7
+	MOVQ      BX, CX
+	XORQ      R9, R9
+
+vectors8row:
+	VBROADCASTSS (DX)(R9*4), Z8
+	VFMADD231PS  (CX), Z8, Z0
+	VFMADD231PS  64(CX), Z8, Z1
+	VFMADD231PS  128(CX), Z8, Z2
+	VFMADD231PS  192(CX), Z8, Z3
+	VFMADD231PS  256(CX), Z8, Z4
+	VFMADD231PS  320(CX), Z8, Z5
+	VFMADD231PS  384(CX), Z8, Z6
+	VFMADD231PS  448(CX), Z8, Z7
+	ADDQ         R8, CX
+	INCQ         R9
+	CMPQ         R9, SI
+	JNE          vectors8row
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS      Z1, K1, 64(AX)
+	VMOVUPS      Z2, K1, 128(AX)
+	VMOVUPS      Z3, K1, 192(AX)
+	VMOVUPS      Z4, K1, 256(AX)
+	VMOVUPS      Z5, K1, 320(AX)
+	VMOVUPS      Z6, K1, 384(AX)
+	VMOVUPS      Z7, K1, 448(AX)
+	ADDQ         $0x00000200, AX
+	ADDQ         $0x00000200, BX
+	SUBQ         $0x80, DI
+	JMP          vectors8
+
+vectors8end:
+vectors4:
+	CMPQ      DI, $0x40
+	JLT       vectors4end
+	VMOVUPS.Z (AX), K1, Z0
+	VMOVUPS.Z 64(AX), K1, Z1
+	VMOVUPS.Z 128(AX), K1, Z2
+	VMOVUPS.Z 192(AX), K1, Z3
+	MOVQ      BX, CX
+	XORQ      R9, R9
+
+vectors4row:
+	VBROADCASTSS (DX)(R9*4), Z4
+	VFMADD231PS  (CX), Z4, Z0
+	VFMADD231PS  64(CX), Z4, Z1
+	VFMADD231PS  128(CX), Z4, Z2
+	VFMADD231PS  192(CX), Z4, Z3
+	ADDQ         R8, CX
+	INCQ         R9
+	CMPQ         R9, SI
+	JNE          vectors4row
+	VMOVUPS      Z0, K1, (AX)
+	VMOVUPS      Z1, K1, 64(AX)
+	VMOVUPS      Z2, K1, 128(AX)
+	VMOVUPS      Z3, K1, 192(AX)
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, BX
+	SUBQ         $0x40, DI
+	JMP          vectors4
+
+vectors4end:
+vectors1:
+	TESTQ DI, DI
+	JLE   vectors1end
+	CMPQ  DI, $0x10
+	JGE   vectors1whole
+	MOVQ  DI, CX
+	MOVL  $0x00000001, R9
+	SHLL  CL, R9
+	DECL  R9
+	KMOVW R9, K1
+
+vectors1whole:
+	VMOVUPS.Z (AX), K1, Z0
+	MOVQ      BX, CX
+	XORQ      R9, R9
+
+vectors1row:
+	VBROADCASTSS (DX)(R9*4), Z1
+	VMOVUPS.Z    (CX), K1, Z2
+	VFMADD231PS  Z2, Z1, Z0
+	ADDQ         R8, CX
+	INCQ         R9
+	CMPQ         R9, SI
+	JNE          vectors1row
+	VMOVUPS      Z0, K1, (AX)
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, BX
+	SUBQ         $0x10, DI
+	JMP          vectors1
+
+vectors1end:
+	VZEROUPPER
+	RET
+
+// func accumulateAVX512(sum *int64, y *float32, n int, weight float64) int
+// Requires: AVX, AVX512DQ, AVX512F, SSE2
+TEXT ·accumulateAVX512(SB), NOSPLIT, $0-40
+	MOVQ         sum+0(FP), AX
+	MOVQ         y+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVSD        weight+24(FP), X0
+	VBROADCASTSD X0, Z0
+	MOVQ         $0x4320000000000000, BX
+	VPBROADCASTQ BX, Z1
+	MOVQ         $0x7fffffffffffffff, BX
+	VPBROADCASTQ BX, Z2
+	XORQ         BX, BX
+
+eight:
+	VCVTPS2PD (CX)(BX*4), Z3
+	VMULPD    Z0, Z3, Z3
+	VPANDQ    Z2, Z3, Z4
+	VCMPPD    $0x05, Z1, Z4, K1
+	KMOVW     K1, SI
+	TESTL     SI, SI
+	JNZ       end
+	VCVTPD2QQ Z3, Z3
+	VPADDQ    (AX)(BX*8), Z3, Z3
+	VMOVDQU64 Z3, (AX)(BX*8)
+	ADDQ      $0x08, BX
+	CMPQ      BX, DX
+	JLT       eight
+
+end:
+	VZEROUPPER
+	MOVQ BX, ret+32(FP)
+	RET
+
+// func fromFixedAVX512(dst *float32, sum *int64, n int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL
+TEXT ·fromFixedAVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ sum+8(FP), CX
+	MOVQ n+16(FP), DX
+
+eight:
+	VCVTQQ2PS   (CX), Y0
+	VMULPS.BCST fixedUnitAVX512<>+0(SB), Y0, Y0
+	VMOVUPS     Y0, (AX)
+	ADDQ        $0x40, CX
+	ADDQ        $0x20, AX
+	SUBQ        $0x08, DX
+	JNZ         eight
+	VZEROUPPER
+	RET
+
+DATA fixedUnitAVX512<>+0(SB)/4, $0x31800000
+GLOBL fixedUnitAVX512<>(SB), RODATA|NOPTR, $4

@@ -184,3 +184,34 @@ func f32Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights
 //
 //go:noescape
 func bf16Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
+// siluMultiplyAVX512 stores silu(gate)·up for n ≥ 1 elements.
+//
+//go:noescape
+func siluMultiplyAVX512(dst *float32, gate *float32, up *float32, n int)
+
+// expMinusAVX512 replaces n ≥ 1 values x by Exp(x-shift).
+//
+//go:noescape
+func expMinusAVX512(x *float32, n int, shift float32)
+
+// scoresAVX512 stores scale·(q·key) for n ≥ 1 keys [n, headDim].
+//
+//go:noescape
+func scoresAVX512(dst *float32, q *float32, keys *float32, n int, headDim int, scale float32)
+
+// weightedSumAVX512 adds the sum of p·value over n ≥ 1 rows of values, stride bytes apart, to out [dims], dims ≥ 1.
+//
+//go:noescape
+func weightedSumAVX512(out *float32, p *float32, values *float32, n int, dims int, stride int)
+
+// accumulateAVX512 adds round-half-even(weight·y) to sum, eight at a time; n is a positive multiple of 8. It stops before eight
+// of which one reaches 2^51 or is a NaN, and gives the number done.
+//
+//go:noescape
+func accumulateAVX512(sum *int64, y *float32, n int, weight float64) int
+
+// fromFixedAVX512 stores float32(sum)·2^-28; n is a positive multiple of 8.
+//
+//go:noescape
+func fromFixedAVX512(dst *float32, sum *int64, n int)

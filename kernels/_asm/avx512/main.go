@@ -20,5 +20,12 @@ func main() {
 		float(bf16, rows)
 	}
 
+	siluMultiply()
+	expMinus()
+	scores()
+	weightedSum()
+	accumulate()
+	fromFixed()
+
 	Generate()
 }
