@@ -22,6 +22,27 @@ func q8Rows2AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 
 //go:noescape
 func q8Rows4AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, codes2 *int8, scales2 *float32, codes3 *int8, scales3 *float32, groups int, lastQuads int)
 
+// q4Rows1AVX2 adds the products of one row with one block of packed weights to acc: 32 outputs per row, rows stride bytes
+// apart, groups groups of 32 columns of which the last one has lastQuads quads. The first is the first half of a group of
+// activations.
+//
+//go:noescape
+func q4Rows1AVX2(acc *float32, weights *byte, codes0 *int8, scales0 *float32, groups int, lastQuads int)
+
+// q4Rows2AVX2 adds the products of two rows with one block of packed weights to acc: 32 outputs per row, rows stride bytes
+// apart, groups groups of 32 columns of which the last one has lastQuads quads. The first is the first half of a group of
+// activations.
+//
+//go:noescape
+func q4Rows2AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, groups int, lastQuads int)
+
+// q4Rows4AVX2 adds the products of four rows with one block of packed weights to acc: 32 outputs per row, rows stride bytes
+// apart, groups groups of 32 columns of which the last one has lastQuads quads. The first is the first half of a group of
+// activations.
+//
+//go:noescape
+func q4Rows4AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, codes2 *int8, scales2 *float32, codes3 *int8, scales3 *float32, groups int, lastQuads int)
+
 // f32Rows1AVX2 adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes
 // apart), panel by panel of 256 columns.
 //
@@ -72,6 +93,11 @@ func quantizeAVX2(codes *int8, scales *float32, x *float32, groups int) bool
 //
 //go:noescape
 func quantizeWeightsAVX2(codes *byte, scales *uint16, weights *float32, groups int)
+
+// quantizeWeightsQ4AVX2 quantises whole groups of 32 finite weights to bytes code+8 with the bfloat16 scales of least error.
+//
+//go:noescape
+func quantizeWeightsQ4AVX2(codes *byte, scales *uint16, weights *float32, groups int)
 
 // siluMultiplyAVX2 stores silu(gate)·up; n is a positive multiple of 8.
 //

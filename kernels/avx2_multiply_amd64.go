@@ -31,8 +31,8 @@ func (t tile) copyTo(dst []float32, stride, count int) {
 	}
 }
 
-// multiplyQ8AVX2 takes tiles of 4, 2 and 1 rows. Sums are kept in dst; those of a last block of fewer outputs in a buffer.
-func multiplyQ8AVX2(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
+// multiplyIntegerAVX2 (q8 and q4) takes tiles of 4, 2 and 1 rows. Sums are kept in dst; those of a last block of fewer outputs in a buffer.
+func multiplyIntegerAVX2(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	var buffer [4 * BlockOutputs]float32
 	for output := from; output < to; output += BlockOutputs {
 		block, whole := m.block(output), to-output >= BlockOutputs
@@ -45,18 +45,26 @@ func multiplyQ8AVX2(dst []float32, stride int, m Matrix, a *Activations, rows []
 			}
 			target := dst[done*stride+output:]
 			if whole {
-				q8TileAVX2(tile{target, stride, rows[done : done+n]}, block, a)
+				integerTileAVX2(tile{target, stride, rows[done : done+n]}, block, a, m.Format)
 				continue
 			}
 			t := tile{buffer[:], BlockOutputs, rows[done : done+n]}
-			q8TileAVX2(t, block, a)
+			integerTileAVX2(t, block, a, m.Format)
 			t.copyTo(target, stride, to-output)
 		}
 	}
 }
 
-func q8TileAVX2(t tile, block []byte, a *Activations) {
+func integerTileAVX2(t tile, block []byte, a *Activations, f Format) {
 	t.clear()
+	if f == Q4 {
+		q4TileAVX2(t, block, a)
+	} else {
+		q8TileAVX2(t, block, a)
+	}
+}
+
+func q8TileAVX2(t tile, block []byte, a *Activations) {
 	groups := Groups(a.Columns)
 	for g := 0; g < groups; g += callGroups {
 		n, lastQuads := callGroups, groupQuads

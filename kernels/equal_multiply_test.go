@@ -17,7 +17,7 @@ type product struct {
 	Used             int // rows of the call, drawn from them
 	From, To         int
 	Kind             valueKind
-	RawCodes         bool // q8: any bytes as weights, any finite scales
+	RawCodes         bool // q8, q4: any bytes as weights, any finite scales
 	Seed             uint64
 }
 
@@ -26,7 +26,7 @@ func (p product) compute(t testing.TB, s *Set) []float32 {
 	in := newInputs(t, p.Seed, p.Kind)
 	m := in.matrix(p.Format, p.Outputs, p.Columns)
 	a := in.activations(p.Format.Quantized(), p.Rows, p.Columns)
-	if p.RawCodes && p.Format == Q8 {
+	if p.RawCodes && p.Format.Quantized() {
 		in.fillRaw(m, a)
 	}
 	rows := make([]int32, p.Used)
@@ -53,9 +53,13 @@ func (in *inputs) fillRaw(m Matrix, a *Activations) {
 	}
 	for b := 0; b < m.Outputs; b += BlockOutputs {
 		block := m.block(b)
-		for g := range Groups(m.Columns) {
+		groups, size := Groups(m.Columns), fullGroupBytes
+		if m.Format == Q4 {
+			groups, size = q4Groups(m.Columns), q4GroupBytes
+		}
+		for g := range groups {
 			for o := range BlockOutputs {
-				binary.LittleEndian.PutUint16(block[g*fullGroupBytes+2*o:], toBF16(in.float())&0xbfff)
+				binary.LittleEndian.PutUint16(block[g*size+2*o:], toBF16(in.float())&0xbfff)
 			}
 		}
 	}
@@ -84,7 +88,7 @@ func TestMultiplyEqualsReference(t *testing.T) {
 			t.Run(f.String(), func(t *testing.T) {
 				t.Parallel()
 				seed := uint64(0)
-				for _, columns := range []int{1, 2, 3, 4, 5, 7, 31, 60, 63, 64, 65, 128, 160, 192, 255, 256, 257, 320, 512, 515} {
+				for _, columns := range []int{1, 2, 3, 4, 5, 7, 31, 32, 33, 40, 60, 63, 64, 65, 128, 160, 192, 255, 256, 257, 320, 512, 515} {
 					for _, outputs := range []int{1, 31, 32, 33, 96} {
 						seed++
 						used := int(1 + seed%9)
@@ -102,7 +106,7 @@ func TestMultiplyEqualsReferenceOverManyCalls(t *testing.T) {
 	eachImplementation(t, func(t *testing.T, s *Set) {
 		for i, f := range Formats() {
 			for used := 1; used <= 4; used++ {
-				product{f, 33, 8192 + 70, 4, used, 0, 33, ordinary, false, uint64(10*used + i)}.check(t, s)
+				product{f, 33, 16384 + 70, 4, used, 0, 33, ordinary, false, uint64(10*used + i)}.check(t, s)
 			}
 		}
 	})

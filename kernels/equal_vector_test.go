@@ -52,6 +52,15 @@ var vectorOperations = []struct {
 		addInts(r, codes)
 		addInts(r, scales)
 	}},
+	{"quantizeWeightsQ4", func(s *Set, in *inputs, n int, r *results) {
+		if in.kind == notFinite { // Pack refuses them before
+			in.kind = wide
+		}
+		codes, scales := buffer[byte](in, q4PaddedColumns(n)), buffer[uint16](in, q4Groups(n))
+		s.operations.quantizeWeightsQ4(codes, scales, in.floats(n))
+		addInts(r, codes)
+		addInts(r, scales)
+	}},
 	{"SiLUMultiply", func(s *Set, in *inputs, n int, r *results) {
 		dst := buffer[float32](in, n)
 		s.SiLUMultiply(dst, in.exponents(n), in.floats(n))

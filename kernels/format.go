@@ -13,11 +13,14 @@ const (
 	F32  Format = iota + 1 // float32
 	BF16                   // bfloat16: the upper 16 bits of a float32
 	Q8                     // unsigned bytes (code+128), groups of GroupColumns inputs with one bfloat16 scale
+	Q4                     // 4-bit codes (code+8), groups of Q4GroupColumns inputs with one bfloat16 scale
 )
 
 const (
 	// GroupColumns is the number of input columns that share one scale, of weights and of activations.
 	GroupColumns = 64
+	// Q4GroupColumns is the number of input columns of a q4 matrix that share one scale. Two of them make a group of activations.
+	Q4GroupColumns = 32
 	// BlockOutputs is the number of outputs that are packed side by side.
 	BlockOutputs = 32
 	// PanelColumns is the number of columns after which a float format restarts its accumulator.
@@ -26,10 +29,10 @@ const (
 	LayoutVersion = 1
 )
 
-var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8"}
+var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8", Q4: "q4"}
 
 // Formats lists all formats, the most exact first.
-func Formats() []Format { return []Format{F32, BF16, Q8} }
+func Formats() []Format { return []Format{F32, BF16, Q8, Q4} }
 
 // ParseFormat gives the format of a name such as "q8"; an error lists the valid names.
 func ParseFormat(name string) (Format, error) {
@@ -52,7 +55,10 @@ func (f Format) String() string {
 }
 
 // Quantized says whether products with this format take activations as int8 codes and scales.
-func (f Format) Quantized() bool { return f == Q8 }
+func (f Format) Quantized() bool { return f == Q8 || f == Q4 }
+
+// FourBits says whether the weights are codes of 4 bits: dense weights are then better kept in q8 (DESIGN §3).
+func (f Format) FourBits() bool { return f == Q4 }
 
 // PartUnit is the number of intermediate columns that may not be divided between two parts of an expert. It is 64 for
 // every format (ARCHITECTURE.md says why not 256 for the float formats).

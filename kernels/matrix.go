@@ -8,6 +8,10 @@ import "fmt"
 //	q8         for each group of 64 columns: 32 bfloat16 scales (64 bytes), then its quads. A quad is 4 consecutive columns:
 //	           for each of the 32 outputs the 4 bytes side by side (128 bytes). The last group has as many quads as it
 //	           needs; missing columns hold the byte 128, which is zero.
+//	q4         for each group of 32 columns: 32 bfloat16 scales (64 bytes), then its pairs of quads: a byte of a pair holds
+//	           the code of the first quad in its lower four bits and the one of the second quad, four columns on, in its
+//	           upper four (128 bytes). The last group has as many pairs as it needs; missing columns hold the code 8,
+//	           which is zero.
 //
 // All numbers are little-endian. Every matrix is a multiple of 64 bytes long.
 const (
@@ -17,6 +21,12 @@ const (
 	scaleBytes     = 2 * BlockOutputs
 	fullGroupBytes = scaleBytes + groupQuads*quadBytes
 	codeOffset     = 128 // a stored byte is code + codeOffset
+
+	q4GroupQuads   = Q4GroupColumns / quadColumns
+	q4GroupBytes   = scaleBytes + q4GroupQuads/2*quadBytes
+	q4Offset       = 8 // a stored code is code + q4Offset
+	q4SmallestCode = -8
+	q4LargestCode  = 7
 )
 
 // Matrix is a packed weight matrix y = W x with W of shape [Outputs, Columns].
@@ -40,6 +50,8 @@ func blockBytes(f Format, columns int) int {
 		return columns * BlockOutputs * 2
 	case Q8:
 		return Groups(columns)*scaleBytes + (columns+quadColumns-1)/quadColumns*quadBytes
+	case Q4:
+		return q4Groups(columns)*scaleBytes + (columns+2*quadColumns-1)/(2*quadColumns)*quadBytes
 	}
 	panic(fmt.Sprintf("kernels: %v is no weights format", f))
 }
@@ -50,3 +62,6 @@ func (m Matrix) block(output int) []byte {
 	start := output / BlockOutputs * n
 	return m.Data[start : start+n : start+n]
 }
+
+// q4Groups is the number of scales of an output in q4.
+func q4Groups(columns int) int { return (columns + Q4GroupColumns - 1) / Q4GroupColumns }

@@ -16,14 +16,19 @@ var ErrWeight = errors.New("weight can't be packed")
 //
 // q8: the scale of an output and group is bfloat16(maxabs/127), codes are round-half-even(w/scale). A group whose scale
 // would be denormal is zeros.
+//
+// q4: see quantizeWeightsQ4Generic.
 func Pack(m Matrix, row func(output int, dst []float32)) error {
 	if want := MatrixBytes(m.Format, m.Outputs, m.Columns); len(m.Data) != want {
 		return fmt.Errorf("pack a %v matrix [%d, %d]: %d bytes given, %d needed", m.Format, m.Outputs, m.Columns, len(m.Data), want)
 	}
 	weights := make([]float32, m.Columns)
 	p := packer{m: m, operations: best().operations}
-	if m.Format == Q8 {
+	switch m.Format {
+	case Q8:
 		p.codes, p.scales = make([]byte, PaddedColumns(m.Columns)), make([]uint16, Groups(m.Columns))
+	case Q4:
+		p.codes, p.scales = make([]byte, q4PaddedColumns(m.Columns)), make([]uint16, q4Groups(m.Columns))
 	}
 	for o := range m.Outputs {
 		row(o, weights)
@@ -88,6 +93,9 @@ func (p *packer) row(output int, weights []float32) int {
 				codes = codes[quadColumns:]
 			}
 		}
+	case Q4:
+		p.operations.quantizeWeightsQ4(p.codes, p.scales, weights)
+		storeQ4(block, lane, p.codes, p.scales)
 	}
 	return -1
 }
@@ -106,6 +114,8 @@ func (m Matrix) Unpack(output int, dst []float32) {
 			quad := c % GroupColumns / quadColumns
 			code := int32(group[scaleBytes+quad*quadBytes+lane*quadColumns+c%quadColumns]) - codeOffset
 			dst[c] = float32(code) * fromBF16(binary.LittleEndian.Uint16(group[2*lane:]))
+		case Q4:
+			dst[c] = loadQ4(block, lane, c)
 		}
 	}
 }

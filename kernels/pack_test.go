@@ -75,6 +75,7 @@ func TestMatrixBytes(t *testing.T) {
 	}{
 		{F32, 1, 1, 128}, {F32, 33, 10, 2 * 32 * 10 * 4}, {BF16, 32, 3, 192}, {Q8, 32, 64, 64 + 16*128},
 		{Q8, 32, 65, 2*64 + 17*128}, {Q8, 33, 5, 2 * (64 + 2*128)}, {Q8, 0, 64, 0},
+		{Q4, 32, 64, 2 * (64 + 4*128)}, {Q4, 33, 37, 2 * (2*64 + 5*128)}, {Q4, 1, 44, 2*64 + 6*128},
 	} {
 		if got := MatrixBytes(c.f, c.outputs, c.columns); got != c.want || got%64 != 0 {
 			t.Errorf("MatrixBytes(%v, %d, %d) = %d, want %d", c.f, c.outputs, c.columns, got, c.want)
@@ -110,7 +111,8 @@ func TestUnpackGivesWhatWasPacked(t *testing.T) {
 	})
 }
 
-// expectedWeight is what a packed weight may be: for q8 half a step of its group off.
+// expectedWeight is what a packed weight may be: for q8 half a step of its group off, for q4 at most the error of the coarsest
+// candidate.
 func expectedWeight(f Format, row []float32, column int) (want float32, tolerance float64) {
 	switch f {
 	case BF16:
@@ -126,6 +128,25 @@ func expectedWeight(f Format, row []float32, column int) (want float32, toleranc
 		}
 		// half a step; the scale is rounded by up to 2^-9, which makes the largest code's value as far off
 		return row[column], largest/127*0.501 + largest*0x1p-8
+	case Q4:
+		from := column / Q4GroupColumns * Q4GroupColumns
+		largest, squares := 0.0, 0.0
+		for _, w := range row[from:min(from+Q4GroupColumns, len(row))] {
+			largest = max(largest, math.Abs(float64(w)))
+		}
+		if largest < q4SmallestLargest {
+			return 0, 0
+		}
+		// The chosen scale has no larger sum of squares than the one of 1/8, whose errors are half a step, or a step where
+		// code 8 is missing; and the scale is rounded by up to 2^-9.
+		for _, w := range row[from:min(from+Q4GroupColumns, len(row))] {
+			step := 0.501
+			if math.Abs(float64(w)) > largest*0.93 {
+				step = 1.04
+			}
+			squares += step * step
+		}
+		return row[column], math.Sqrt(squares) * largest / 8 * 1.01
 	}
 	return row[column], 0
 }

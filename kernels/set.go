@@ -16,8 +16,10 @@ type operations struct {
 	finite   func(x []float32) bool
 	// quantizeWeights fills the bytes (padding included) and bfloat16 scales of one output.
 	quantizeWeights func(codes []byte, scales []uint16, weights []float32)
+	// quantizeWeightsQ4 fills the codes (one a byte, padding included) and bfloat16 scales of one output.
+	quantizeWeightsQ4 func(codes []byte, scales []uint16, weights []float32)
 	// Products of some blocks with some rows; see Set.Multiply.
-	multiplyFloat, multiplyQ8 multiplyFunc
+	multiplyFloat, multiplyQ8, multiplyQ4 multiplyFunc
 
 	siluMultiply func(dst, gate, up []float32)
 	rmsNorm      func(dst, x, weight []float32, epsilon float32)
@@ -72,9 +74,12 @@ func (s *Set) Multiply(dst []float32, stride int, m Matrix, a *Activations, rows
 		return
 	}
 	checkMultiply(len(dst), stride, m, a, rows, from, to)
-	if m.Format.Quantized() {
+	switch m.Format {
+	case Q8:
 		s.operations.multiplyQ8(dst, stride, m, a, rows, from, to)
-	} else {
+	case Q4:
+		s.operations.multiplyQ4(dst, stride, m, a, rows, from, to)
+	default:
 		s.operations.multiplyFloat(dst, stride, m, a, rows, from, to)
 	}
 }

@@ -14,6 +14,9 @@ func main() {
 	q8OneRow()
 	q8TwoRows()
 	q8FourRows()
+	q4FewRows(1, "one row")
+	q4FewRows(2, "two rows")
+	q4FourRows()
 	for rows := 1; rows <= 3; rows++ {
 		float(f32, rows)
 		float(bf16, rows)
@@ -22,6 +25,7 @@ func main() {
 	largestBits()
 	quantize()
 	quantizeWeights()
+	quantizeWeightsQ4()
 	siluMultiply()
 	expMinus()
 	squareLanes()
