@@ -34,6 +34,16 @@ var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8", Q4: "q4"
 // Formats lists all formats, the most exact first.
 func Formats() []Format { return []Format{F32, BF16, Q8, Q4} }
 
+// FormatNames are the names of all formats, for help texts: "f32, bf16, q8 or q4".
+func FormatNames() string {
+	var names []string
+	for _, f := range Formats() {
+		names = append(names, f.String())
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // ParseFormat gives the format of a name such as "q8"; an error lists the valid names.
 func ParseFormat(name string) (Format, error) {
 	var valid []string

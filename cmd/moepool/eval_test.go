@@ -17,7 +17,7 @@ func TestEvalDemo(t *testing.T) {
 		Tokens     int     `json:"predicted_tokens"`
 	}
 	readJSON(t, "../../testdata/demo/reference.json", &reference)
-	for format, within := range map[string]float64{"f32": 1e-4, "q8": 0.01} {
+	for format, within := range map[string]float64{"f32": 1e-4, "q8": 0.01, "q4": 0.02} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && format == "f32" {

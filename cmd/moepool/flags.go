@@ -28,7 +28,7 @@ type modelFlags struct {
 
 func (f *modelFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.model, "model", "", "Hugging Face model folder (default: the embedded demo model)")
-	flags.StringVar(&f.format, "format", "q8", "weight format of the experts: f32, bf16 or q8")
+	flags.StringVar(&f.format, "format", "q8", "weight format of the experts: "+kernels.FormatNames())
 	flags.IntVar(&f.parts, "parts", 1, "parts that each expert is packed in, along its intermediate dimension")
 	flags.StringVar(&f.kernels, "kernels", "auto", "kernels to use: auto, "+strings.Join(kernels.Known(), ", "))
 }
@@ -69,7 +69,7 @@ type coordinatorFlags struct {
 
 // registerSizes registers the flags that decide how much memory a model takes.
 func (f *coordinatorFlags) registerSizes(flags *pflag.FlagSet) {
-	flags.StringVar(&f.denseFormat, "dense-format", "", "weight format of attention, shared and dense FFN and LM head (default: --format)")
+	flags.StringVar(&f.denseFormat, "dense-format", "", "weight format of attention, shared and dense FFN and LM head (default: --format, but q8 when experts have 4 bits)")
 	flags.StringVar(&f.kvFormat, "kv-format", "", "format of the KV cache: f32 or bf16 (default: f32 with f32 weights, else bf16)")
 	flags.IntVar(&f.context, "context", 0, "most positions of a sequence (default: the model's, at most 8192)")
 }
@@ -98,6 +98,9 @@ func (f *coordinatorFlags) policy() (budget.Policy, error) {
 // formats resolves the dense and KV formats against the experts' format (DESIGN §3).
 func (f *coordinatorFlags) formats(experts kernels.Format) (kernels.Format, attention.Format, error) {
 	dense := experts
+	if experts.FourBits() {
+		dense = kernels.Q8
+	}
 	if f.denseFormat != "" {
 		var err error
 		if dense, err = kernels.ParseFormat(f.denseFormat); err != nil {

@@ -22,6 +22,7 @@ import (
 type setup struct {
 	model   string
 	format  kernels.Format
+	dense   kernels.Format // default: as --dense-format's
 	kv      attention.Format
 	parts   int
 	workers int
@@ -70,6 +71,12 @@ func (s setup) open(t testing.TB) *coordinator.Coordinator {
 			s.kv = attention.F32
 		}
 	}
+	if s.dense == 0 {
+		s.dense = s.format
+		if s.format.FourBits() {
+			s.dense = kernels.Q8
+		}
+	}
 	lives, stop := context.WithCancel(context.Background())
 	ended := make(chan error, s.workers)
 	t.Cleanup(func() {
@@ -90,7 +97,7 @@ func (s setup) open(t testing.TB) *coordinator.Coordinator {
 		}()
 	}
 	c, err := coordinator.Open(ctx, coordinator.Options{
-		ModelDir: s.model, Version: "test", ExpertFormat: s.format, DenseFormat: s.format, KVFormat: s.kv, Parts: s.parts,
+		ModelDir: s.model, Version: "test", ExpertFormat: s.format, DenseFormat: s.dense, KVFormat: s.kv, Parts: s.parts,
 		Budget: s.budget, Residency: s.chosen, Kernels: set, Threads: s.threads, Cluster: name, Workers: s.workers,
 		Connect: transport.ConnectOptions{Server: s.server, Name: "coordinator"},
 		Log:     func(format string, args ...any) { t.Logf(format, args...) },

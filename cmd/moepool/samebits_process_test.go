@@ -13,7 +13,7 @@ import (
 func TestSameBitsOfProcesses(t *testing.T) {
 	t.Parallel()
 	model := synthModel(t, "qwen2_moe")
-	for _, format := range []string{"bf16", "q8"} {
+	for _, format := range []string{"bf16", "q8", "q4"} {
 		var want []byte
 		for i, args := range [][]string{
 			{"--workers", "1", "--arena-dir", "none"},

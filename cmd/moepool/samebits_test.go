@@ -41,7 +41,7 @@ func matrixFormats() []kernels.Format {
 	if underRace {
 		return []kernels.Format{kernels.Q8}
 	}
-	return []kernels.Format{kernels.BF16, kernels.Q8}
+	return []kernels.Format{kernels.BF16, kernels.Q8, kernels.Q4}
 }
 
 // variant is a way to feed the same tokens.
