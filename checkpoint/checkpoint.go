@@ -119,6 +119,12 @@ func (c *Checkpoint) check() error {
 		if !slices.Equal(e.shape, shape) {
 			return &TensorError{File: f.path, Tensor: name, Expected: fmt.Sprintf("shape %v by config.json", shape), Found: fmt.Sprint(e.shape)}
 		}
+		if e.dtype == F8E4M3 && c.config.BlockFP8 {
+			if _, err := c.Tensor(name); err != nil {
+				return err
+			}
+			continue
+		}
 		if !e.dtype.Readable() {
 			return &TensorError{File: f.path, Tensor: name, Expected: "BF16, F16 or F32", Found: string(e.dtype)}
 		}
@@ -150,7 +156,11 @@ func (c *Checkpoint) Tensor(name string) (Tensor, error) {
 	if f == nil {
 		return Tensor{}, &TensorError{File: c.dir, Tensor: name, Expected: "a tensor of this name", Found: lookAlike(name, c.Names())}
 	}
-	return f.Tensor(name)
+	t, err := f.Tensor(name)
+	if err == nil && t.DType == F8E4M3 && c.config.BlockFP8 {
+		t.scales, err = c.blockScales(&t)
+	}
+	return t, err
 }
 
 // Names lists all tensor names, sorted.

@@ -32,6 +32,9 @@ func TestFilesHoldExactlyTheNeededTensors(t *testing.T) {
 		var needed []string
 		for name := range c.Config().Tensors() {
 			needed = append(needed, name)
+			if x, err := c.Tensor(name); err == nil && x.DType == F8E4M3 {
+				needed = append(needed, name+"_scale_inv")
+			}
 		}
 		slices.Sort(needed)
 		if diff := cmp.Diff(needed, c.Names()); diff != "" {

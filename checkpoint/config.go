@@ -14,6 +14,7 @@ type Config struct {
 	QKNorm        bool // RMSNorm of each query and key head before rotation
 	QKVBias       bool
 	OutputBias    bool
+	BlockFP8      bool // matrices may be stored as e4m3 with a scale for each block of 128 x 128
 	TiedEmbedding bool // the LM head is the embedding matrix
 
 	Layers []LayerConfig

@@ -89,14 +89,7 @@ func ParseConfig(file string, text []byte) (*Config, error) {
 
 // readCommon reads the keys that mean the same in all families.
 func readCommon(k *keys, c *Config) {
-	if value, present := k.raw("quantization_config"); present {
-		method := "of an unnamed method"
-		if inner := k.object("quantization_config"); inner != nil {
-			inner.defaults = map[string]any{"quant_method": method}
-			method = inner.text("quant_method")
-		}
-		k.fail("quantization_config", "the weights are quantised (%s: %s); only BF16, F16 and F32 checkpoints are read", method, shorten(value))
-	}
+	c.BlockFP8 = readQuantization(k)
 	c.Vocabulary = k.positive(maxVocabulary, "vocab_size")
 	c.Hidden = k.positive(maxWidth, "hidden_size")
 	c.Heads = k.positive(maxHeads, "num_attention_heads")

@@ -50,7 +50,11 @@ func tensorList(c *Config) []TensorInfo {
 func TestBothSpellingsAreEqual(t *testing.T) {
 	t.Parallel()
 	for _, folder := range tinyFolders(t) {
-		old, new := parseFile(t, filepath.Join(folder, "config.json")), parseFile(t, filepath.Join(folder, "config.v5.json"))
+		old, new := parseFile(t, filepath.Join(folder, "config.json")), (*Config)(nil)
+		if folder == fp8Model { // transformers 5 wrote it: it has one spelling
+			continue
+		}
+		new = parseFile(t, filepath.Join(folder, "config.v5.json"))
 		if diff := cmp.Diff(old, new, cmpopts.IgnoreFields(Names{}, "Layer", "Expert")); diff != "" {
 			t.Errorf("%s: config.json and config.v5.json differ:\n%s", folder, diff)
 		}

@@ -10,6 +10,7 @@ type Tensor struct {
 	Shape []int
 	Data  []byte // mapped, read-only; little-endian elements, the last dimension running fastest
 
+	scales *Tensor // of an F8E4M3 matrix
 	file   *TensorFile
 	offset int64 // of Data in the file
 }
@@ -50,14 +51,24 @@ func (t Tensor) RowRange(i, from int, dst []float32) {
 	if i < 0 || i >= rows || from < 0 || from+len(dst) > columns {
 		panic(fmt.Sprintf("checkpoint: columns [%d, %d) of row %d of %s, which has %d rows of %d columns", from, from+len(dst), i, t.Name, rows, columns))
 	}
+	if t.scales != nil {
+		t.blockFP8Range(i, from, dst)
+		return
+	}
 	size := t.DType.size()
 	start := (i*columns + from) * size
 	convert(t.DType, dst, t.Data[start:start+len(dst)*size])
 }
 
-// Float32 gives all elements as float32. It panics if the element type is none of BF16, F16, F32.
+// Float32 gives all elements as float32. It panics if the element type is none of BF16, F16, F32, and F8E4M3 with block scales.
 func (t Tensor) Float32() []float32 {
 	dst := make([]float32, t.Rows()*t.Columns())
+	if t.scales != nil {
+		for i := range t.Rows() {
+			t.Row(i, dst[i*t.Columns():(i+1)*t.Columns()])
+		}
+		return dst
+	}
 	convert(t.DType, dst, t.Data)
 	return dst
 }

@@ -18,7 +18,7 @@ func TestGoldens(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	for _, name := range []string{"qwen3_moe", "qwen3_moe_nonorm", "qwen3_moe_tied", "qwen3_moe_sharded", "qwen2_moe", "qwen2_moe_dense_mix",
-		"mixtral", "mixtral_swa"} {
+		"mixtral", "mixtral_swa", "qwen3_moe_fp8"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			golden, err := checkpoint.OpenTensors(tiny(name) + "/golden.safetensors")
