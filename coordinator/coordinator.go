@@ -40,6 +40,7 @@ type Options struct {
 	Workers      int  // to wait for
 	Tolerant     bool // a refused worker does not end the start: others may come
 	InMemory     bool // the workers have no arena files: their experts must fit into memory
+	Lane         bool // take the local lane of workers on this host
 	Connect      transport.ConnectOptions
 	Log          func(format string, args ...any)
 	Progress     func(Progress) // may be nil; called from several goroutines
@@ -106,7 +107,7 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 		return nil, err
 	}
 	c.Members, err = membership.New(ctx, membership.Options{
-		Requester: c.requester, Instance: nuid.Next(), Identity: identity, InMemory: o.InMemory, Tolerant: o.Tolerant,
+		Requester: c.requester, Instance: nuid.Next(), Identity: identity, InMemory: o.InMemory, Tolerant: o.Tolerant, Lane: o.Lane,
 		Model: PlacementModel(config, o.ExpertFormat, o.Parts), Term: 1, Log: o.Log,
 	})
 	if err != nil {

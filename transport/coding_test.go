@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -248,8 +249,8 @@ func TestTruncatedAndChanged(t *testing.T) {
 // TestHostileFrames are the reports of FACTS §4: five bytes that ask for gigabytes. Not parallel: it measures allocation.
 func TestHostileFrames(t *testing.T) {
 	for _, text := range []string{
-		"", "c1", "dd ff ff ff ff", "93 01 02 dd ff ff ff ff", "93 01 0a dd ff ff ff ff", "93 01 03 c6 ff ff ff ff", "93 01 02 9f 01 02 db ff ff ff ff",
-		"93 01 06 93 01 a0 95 a0 01 01 96 01 a0 a0 a0 01 01 dd 7f ff ff ff", "93 02 02 90", "93 01 63 90", "94 01 02 90 90", "df ff ff ff ff", "93 ff 02 90",
+		"", "c1", "dd ff ff ff ff", "93 02 02 dd ff ff ff ff", "93 02 0a dd ff ff ff ff", "93 02 03 c6 ff ff ff ff", "93 02 02 9f 01 02 db ff ff ff ff",
+		"93 02 06 93 02 a0 95 a0 01 01 96 01 a0 a0 a0 01 01 dd 7f ff ff ff", "93 03 02 90", "93 02 63 90", "94 02 02 90 90", "df ff ff ff ff", "93 ff 02 90",
 	} {
 		frame, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
 		if err != nil {
@@ -273,7 +274,7 @@ func TestVersion(t *testing.T) {
 	if !errors.As(err, &version) || k != kindWork || code(err) != CodeVersion {
 		t.Fatalf("kind %d, error %v", k, err)
 	}
-	if err.Error() != "protocol version 1 here, 2 in the message" {
+	if err.Error() != fmt.Sprintf("protocol version %d here, %d in the message", ProtocolVersion, ProtocolVersion+1) {
 		t.Fatal(err)
 	}
 }

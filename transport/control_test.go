@@ -169,8 +169,8 @@ func TestMalformedMessages(t *testing.T) {
 		hex  string
 		code ErrorCode
 	}{
-		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 01 02 dd ff ff ff ff", CodeMalformed}, {"93 01 03 90", CodeMalformed},
-		{"93 02 02 90", CodeVersion}, {"93 01 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
+		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 02 02 dd ff ff ff ff", CodeMalformed}, {"93 02 03 90", CodeMalformed},
+		{"93 03 02 90", CodeVersion}, {"93 02 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
 	}
 	var in receiver
 	in.parts, in.malformed = newAssembler(), &requester.malformed

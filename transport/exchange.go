@@ -10,11 +10,17 @@ import (
 type Exchange struct {
 	requester *Requester
 	replies   chan Reply
+	lanes     []laneUse // of requests that are owed an answer on a lane that this goroutine reads
+}
+
+type laneUse struct {
+	worker string
+	lane   *lane
 }
 
 // NewExchange gives an Exchange for up to outstanding requests at a time.
 func (r *Requester) NewExchange(outstanding int) *Exchange {
-	return &Exchange{r, make(chan Reply, 4*outstanding+16)}
+	return &Exchange{requester: r, replies: make(chan Reply, 4*outstanding+16)}
 }
 
 // NextRequest is as Requester.NextRequest.
@@ -22,11 +28,20 @@ func (x *Exchange) NextRequest() uint64 { return x.requester.NextRequest() }
 
 // Send is as Requester.Send; its replies come from Receive.
 func (x *Exchange) Send(worker string, w *Work) error {
-	return x.requester.send(worker, w, x.replies, true)
+	l, err := x.requester.send(worker, w, x.replies, true)
+	if l != nil && err == nil {
+		x.lanes = append(x.lanes, laneUse{worker, l})
+	}
+	return err
 }
 
 // Receive waits for the next reply; ok is false if ctx ended or tick fired first.
 func (x *Exchange) Receive(ctx context.Context, tick <-chan time.Time) (reply Reply, ok bool) {
+	if len(x.lanes) > 0 && ctx.Err() == nil {
+		if reply, ok = x.receiveLanes(); ok {
+			return reply, true
+		}
+	}
 	for {
 		select {
 		case reply = <-x.replies: // read by another goroutine
@@ -43,11 +58,50 @@ func (x *Exchange) Receive(ctx context.Context, tick <-chan time.Time) (reply Re
 	}
 }
 
+// receiveLanes reads the lanes one after the other, since all answers are needed; false: it takes long, and the lanes' own goroutines read
+// them from now on.
+func (x *Exchange) receiveLanes() (Reply, bool) {
+	for len(x.lanes) > 0 {
+		select {
+		case reply := <-x.replies: // read by another goroutine
+			return reply, true
+		default:
+		}
+		last := len(x.lanes) - 1
+		u := x.lanes[last]
+		reply, mine, late, err := x.requester.readLane(u, x.replies)
+		switch {
+		case late:
+			x.leaveLanes()
+		case err != nil:
+			x.lanes = x.lanes[:last]
+			x.requester.brokeLane(u, err)
+		case mine:
+			if reply.Result != nil || reply.Err != nil {
+				x.lanes = x.lanes[:last]
+			}
+			return reply, true
+		}
+	}
+	return Reply{}, false
+}
+
+// leaveLanes leaves the reading to the lanes' own goroutines.
+func (x *Exchange) leaveLanes() {
+	for _, u := range x.lanes {
+		u.lane.wake()
+	}
+	x.lanes = x.lanes[:0]
+}
+
 // Probe is as Requester.Probe.
 func (x *Exchange) Probe(worker string) error { return x.requester.Probe(worker) }
 
 // Forget drops whatever comes later for a request.
-func (x *Exchange) Forget(request uint64) { x.requester.Forget(request) }
+func (x *Exchange) Forget(request uint64) {
+	x.leaveLanes()
+	x.requester.Forget(request)
+}
 
 // Recycle gives a Result back.
 func (x *Exchange) Recycle(m *Result) { x.requester.Recycle(m) }

@@ -13,7 +13,7 @@ func (m *Identity) fields(w *wire) {
 }
 
 func (m *Beat) fields(w *wire) {
-	w.array("beat", 24)
+	w.array("beat", 25)
 	w.string(&m.Worker, "worker", maxText)
 	w.string(&m.Instance, "instance", maxText)
 	w.string(&m.Host, "host", maxText)
@@ -38,6 +38,7 @@ func (m *Beat) fields(w *wire) {
 	m.residentFields(w)
 	m.noteFields(w)
 	w.bool(&m.Bound, "bound")
+	m.Lane.fields(w)
 }
 
 func (m *Beat) cpuFields(w *wire) {

@@ -22,6 +22,7 @@ const (
 	kindAlive
 	kindCancel
 	kindProbe
+	kindHello
 )
 
 // message is anything that a frame can hold: fields writes or reads all of its fields.
@@ -36,7 +37,13 @@ func (e *versionError) Error() string {
 
 // encode appends a frame to w, which is emptied first.
 func encode(w *wire, k kind, m message) error {
-	w.reading, w.err, w.buf = false, nil, w.buf[:0]
+	w.buf = w.buf[:0]
+	return encodeMore(w, k, m)
+}
+
+// encodeMore appends a frame to what w holds.
+func encodeMore(w *wire, k kind, m message) error {
+	w.reading, w.err = false, nil
 	w.array("frame", 3)
 	w.appendUint(ProtocolVersion)
 	w.appendUint(uint64(k))

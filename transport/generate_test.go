@@ -95,7 +95,7 @@ func TestGenerateErrors(t *testing.T) {
 		}
 	}
 	// A hostile request costs an error event.
-	for _, frame := range [][]byte{{0xdd, 0xff, 0xff, 0xff, 0xff}, nil, {0x93, 1, byte(kindWork), 0x90}, {0x93, 9, byte(kindGenerate), 0x90}} {
+	for _, frame := range [][]byte{{0xdd, 0xff, 0xff, 0xff, 0xff}, nil, {0x93, ProtocolVersion, byte(kindWork), 0x90}, {0x93, 9, byte(kindGenerate), 0x90}} {
 		m, err := client.nats.Request(generateSubject("c"), frame, testDeadline)
 		if err != nil {
 			t.Fatal(err)

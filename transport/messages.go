@@ -3,7 +3,7 @@ package transport
 import "fmt"
 
 // ProtocolVersion is the version of every message; both sides refuse another one, naming both.
-const ProtocolVersion = 1
+const ProtocolVersion = 2
 
 // Identity is what both sides must have in common before any work is sent.
 type Identity struct {
@@ -81,6 +81,7 @@ type Beat struct {
 	Resident    []LayerBitmap // may be empty between changes
 	Notes       []string      // degraded modes, each said once
 	Bound       bool          // pinned to its node
+	Lane        LaneOffer
 }
 
 // ArenaReport is a worker's arena counters.

@@ -60,7 +60,12 @@ func (s *sender) send(subject, reply string, k kind, m message) error {
 	if err := encode(&s.wire, k, m); err != nil {
 		return err
 	}
-	frame, limit := s.wire.buf, s.conn.MaxPayload()
+	return s.publish(subject, reply, s.wire.buf)
+}
+
+// publish publishes a frame, which is not kept.
+func (s *sender) publish(subject, reply string, frame []byte) error {
+	limit := s.conn.MaxPayload()
 	if len(frame) <= limit {
 		return s.conn.nats.PublishRequest(subject, reply, frame)
 	}

@@ -19,7 +19,7 @@ type queue struct {
 type job struct {
 	frame   workFrame
 	work    Work
-	reply   string
+	to      address // of the answer
 	arrived time.Time
 }
 
@@ -111,10 +111,10 @@ func (q *queue) close() {
 }
 
 // each calls f for every job that waits or runs.
-func (q *queue) each(f func(id workID, reply string)) {
+func (q *queue) each(f func(id workID, to address)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, j := range q.jobs {
-		f(workID{j.work.Request, j.work.Attempt}, j.reply)
+		f(workID{j.work.Request, j.work.Attempt}, j.to)
 	}
 }

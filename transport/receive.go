@@ -41,6 +41,12 @@ func (r *receiver) frame(source string, data []byte) (kind, error) {
 	return k, r.count(err)
 }
 
+// whole is frame for what comes in one piece.
+func (r *receiver) whole(data []byte) (kind, error) {
+	k, err := open(&r.wire, data)
+	return k, r.count(err)
+}
+
 // decode reads the content.
 func (r *receiver) decode(m message) error { return r.count(decode(&r.wire, m)) }
 

@@ -31,9 +31,10 @@ type Requester struct {
 	closing      chan struct{}
 	done         sync.WaitGroup
 
-	sending sync.Mutex // held while encoding and publishing
-	sender  *sender
-	frame   workFrame
+	sending  sync.Mutex // held while encoding and publishing
+	sender   *sender
+	frame    workFrame
+	laneWire wire
 
 	receiving sync.Mutex // while decoding
 	in        *receiver
@@ -48,6 +49,8 @@ type Requester struct {
 	numbers uint64 // of control messages
 	acks    map[uint64]pendingAck
 	free    []*Result
+	frames  [][]byte               // memory for lanes' frames
+	lanes   map[string]*workerLane // by worker
 }
 
 // route is how a worker is reached, and how its answers are told from others'.
@@ -61,7 +64,9 @@ type waiting struct {
 	request uint64
 	route   *route
 	replies chan<- Reply
-	reads   bool // whoever waits reads the inbox
+	reads   bool   // whoever waits reads the inbox
+	lane    *lane  // that it was sent over; nil: NATS
+	frame   []byte // what was sent over the lane
 }
 
 // spilled is a final reply that found its channel full.
@@ -80,7 +85,7 @@ func NewRequester(c *Conn, cluster string) (*Requester, error) {
 	r := &Requester{
 		conn: c, cluster: cluster, inbox: nats.NewInbox(), arm: make(chan struct{}, 1),
 		messages: make(chan *nats.Msg, receiveCapacity), closing: make(chan struct{}),
-		sender: newSender(c), routes: map[string]*route{}, sources: map[string]*route{}, acks: map[uint64]pendingAck{},
+		sender: newSender(c), routes: map[string]*route{}, sources: map[string]*route{}, acks: map[uint64]pendingAck{}, lanes: map[string]*workerLane{},
 	}
 	r.in = newReceiver(&r.malformed)
 	var err error
@@ -104,6 +109,11 @@ func (r *Requester) Close() {
 	for number, a := range r.acks {
 		a.answer <- ErrClosed
 		delete(r.acks, number)
+	}
+	for _, w := range r.lanes {
+		if w.lane != nil {
+			w.lane.close()
+		}
 	}
 	r.mu.Unlock()
 	_ = r.subscription.Unsubscribe() // fails only on a closed connection
@@ -150,16 +160,20 @@ func (r *Requester) route(worker string) (*route, error) {
 // Forget. replies needs room: a full channel loses progress, and delays results. (Request, Worker) must be unique among the
 // outstanding. w is not kept.
 func (r *Requester) Send(worker string, w *Work, replies chan<- Reply) error {
-	err := r.send(worker, w, replies, false)
+	l, err := r.send(worker, w, replies, false)
+	if l != nil {
+		l.wake()
+	}
 	r.wake()
 	return err
 }
 
-func (r *Requester) send(worker string, w *Work, replies chan<- Reply, reads bool) error {
+// send gives the lane that it went over, nil for NATS.
+func (r *Requester) send(worker string, w *Work, replies chan<- Reply, reads bool) (used *lane, err error) {
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	to, err := r.route(worker)
 	if err == nil && r.find(w.Request, to) >= 0 {
@@ -167,10 +181,17 @@ func (r *Requester) send(worker string, w *Work, replies chan<- Reply, reads boo
 	}
 	if err != nil {
 		r.mu.Unlock()
-		return err
+		return nil, err
 	}
-	r.waiting = append(r.waiting, waiting{w.Request, to, replies, reads})
+	own, l := r.laneTo(to), (*lane)(nil)
+	if own != nil {
+		l = own.lane
+	}
+	r.waiting = append(r.waiting, waiting{request: w.Request, route: to, replies: replies, reads: reads || l != nil, lane: l})
 	r.mu.Unlock()
+	if l != nil {
+		return l, r.sendLane(to, own, l, w)
+	}
 
 	r.sending.Lock()
 	r.frame = workFrame{target: to.instance, work: w}
@@ -178,14 +199,19 @@ func (r *Requester) send(worker string, w *Work, replies chan<- Reply, reads boo
 	r.frame.work = nil
 	r.sending.Unlock()
 	if err != nil {
-		r.mu.Lock()
-		if i := r.find(w.Request, to); i >= 0 {
-			r.remove(i)
-		}
-		r.mu.Unlock()
-		return fmt.Errorf("send work to worker %s: %w", worker, sendError(err))
+		return nil, r.unsent(to, w, err)
 	}
-	return nil
+	return nil, nil
+}
+
+// unsent takes back that a request is under way.
+func (r *Requester) unsent(to *route, w *Work, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := r.find(w.Request, to); i >= 0 {
+		r.remove(i)
+	}
+	return fmt.Errorf("send work to worker %s: %w", to.worker, sendError(err))
 }
 
 // sendError explains NATS' own words.
@@ -206,6 +232,7 @@ func (r *Requester) find(request uint64, to *route) int {
 }
 
 func (r *Requester) remove(i int) {
+	r.freeFrame(r.waiting[i].frame)
 	last := len(r.waiting) - 1
 	r.waiting[i], r.waiting[last] = r.waiting[last], waiting{}
 	r.waiting = r.waiting[:last]
@@ -220,6 +247,9 @@ func (r *Requester) Forget(request uint64) {
 	defer r.mu.Unlock()
 	for i := 0; i < len(r.waiting); {
 		if r.waiting[i].request == request {
+			if l := r.waiting[i].lane; l != nil {
+				l.wake() // its answer must not fill the socket
+			}
 			r.remove(i)
 		} else {
 			i++

@@ -87,39 +87,43 @@ func (r *Requester) decode(m *nats.Msg, from *route, reply *Reply) bool {
 	if err != nil || k == 0 {
 		return false
 	}
-	switch k {
-	case kindResult:
-		reply.Result = r.newResult()
-		if r.in.decode(reply.Result) != nil {
-			r.Recycle(reply.Result)
-			return false
-		}
-		reply.Request, reply.Attempt = reply.Result.Request, reply.Result.Attempt
-		return true
-	case kindProgress:
-		var p progress
-		if r.in.decode(&p) != nil {
-			return false
-		}
-		reply.Request, reply.Attempt = p.request, p.attempt
-		return true
-	case kindError:
-		var f failure
-		if r.in.decode(&f) != nil {
-			return false
-		}
-		reply.Request, reply.Attempt = f.request, f.attempt
-		reply.Err = &RemoteError{Worker: from.worker, Code: f.code, Message: f.message}
-		return true
-	case kindAck:
+	if k == kindAck {
 		var a ack
 		if r.in.decode(&a) == nil {
 			r.acknowledge(from, &a)
 		}
-	default:
-		r.in.count(unexpected(k))
+		return false
 	}
-	return false
+	return r.decodeReply(r.in, k, reply) == nil
+}
+
+// decodeReply reads a reply to work after its head.
+func (r *Requester) decodeReply(in *receiver, k kind, reply *Reply) error {
+	switch k {
+	case kindResult:
+		result := r.newResult()
+		if err := in.decode(result); err != nil {
+			r.Recycle(result)
+			return err
+		}
+		reply.Result, reply.Request, reply.Attempt = result, result.Request, result.Attempt
+	case kindProgress:
+		var p progress
+		if err := in.decode(&p); err != nil {
+			return err
+		}
+		reply.Request, reply.Attempt = p.request, p.attempt
+	case kindError:
+		var f failure
+		if err := in.decode(&f); err != nil {
+			return err
+		}
+		reply.Request, reply.Attempt = f.request, f.attempt
+		reply.Err = &RemoteError{Worker: reply.Worker, Code: f.code, Message: f.message}
+	default:
+		return in.count(unexpected(k))
+	}
+	return nil
 }
 
 // deliver hands a reply to whoever waits for it, or gives it back if that is own. What nobody waits for is dropped.

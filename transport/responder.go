@@ -40,10 +40,11 @@ type Responder struct {
 	work          chan *nats.Msg
 	control       chan *nats.Msg
 	queue         queue
+	lanes         laneServer
 
-	receiving sync.Mutex // held by the goroutine that waits for work
-	decoding  sync.Mutex // of in
-	in        *receiver
+	turns    *relay     // of receiveWork
+	decoding sync.Mutex // of in
+	in       *receiver
 
 	sending sync.Mutex // of beats
 	beats   *sender
@@ -61,7 +62,7 @@ func NewResponder(c *Conn, cluster, worker, instance string, h Handler) (*Respon
 		}
 	}
 	r := &Responder{
-		conn: c, cluster: cluster, worker: worker, instance: instance, handler: h, closing: make(chan struct{}),
+		conn: c, cluster: cluster, worker: worker, instance: instance, handler: h, closing: make(chan struct{}), turns: newRelay(),
 		work: make(chan *nats.Msg, receiveCapacity), control: make(chan *nats.Msg, receiveCapacity), beats: newSender(c),
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
@@ -128,9 +129,7 @@ func (r *Responder) Close() {
 		r.cancel()
 		r.queue.close()
 		close(r.closing)
-		for range workReceivers {
-			r.work <- nil
-		}
+		r.lanes.close()
 	})
 	r.done.Wait()
 }

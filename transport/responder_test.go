@@ -9,8 +9,9 @@ import (
 
 // TestProgressAndControl: while one Work runs and another waits, both are reported alive, and control messages are handled; the
 // waiting one's queue time is measured.
-func TestProgressAndControl(t *testing.T) {
-	t.Parallel()
+func TestProgressAndControl(t *testing.T) { overLanes(t, overProgressAndControl) }
+
+func overProgressAndControl(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{})
 	requester := newTestRequester(t, connect(t, s, true), "c")
 	release := make(chan struct{})
@@ -23,7 +24,7 @@ func TestProgressAndControl(t *testing.T) {
 		}
 		return sumOf(w), nil
 	}}
-	newTestResponder(t, connect(t, s, false), "c", "w0", "i0", h)
+	newLaneResponder(t, lane, requester, connect(t, s, false), h)
 	replies := make(chan Reply, 64)
 	sent := time.Now()
 	for request := range uint64(2) {
@@ -57,12 +58,13 @@ func TestProgressAndControl(t *testing.T) {
 }
 
 // TestQueueLimit: a worker whose queue is full says so, and forgotten replies are dropped.
-func TestQueueLimit(t *testing.T) {
-	t.Parallel()
+func TestQueueLimit(t *testing.T) { overLanes(t, overQueueLimit) }
+
+func overQueueLimit(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{})
 	requester := newTestRequester(t, connect(t, s, true), "c")
 	release := make(chan struct{})
-	newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{work: func(ctx context.Context, w *Work) (*Result, error) {
+	newLaneResponder(t, lane, requester, connect(t, s, false), &testHandler{work: func(ctx context.Context, w *Work) (*Result, error) {
 		select {
 		case <-release:
 		case <-ctx.Done():
@@ -105,11 +107,12 @@ func TestQueueLimit(t *testing.T) {
 }
 
 // TestFullChannel: a final reply that finds its channel full comes later; Forget drops it.
-func TestFullChannel(t *testing.T) {
-	t.Parallel()
+func TestFullChannel(t *testing.T) { overLanes(t, overFullChannel) }
+
+func overFullChannel(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{})
 	requester := newTestRequester(t, connect(t, s, true), "c")
-	newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{work: answerSums})
+	newLaneResponder(t, lane, requester, connect(t, s, false), &testHandler{work: answerSums})
 	replies := make(chan Reply, 1)
 	for i := range uint64(3) {
 		if err := requester.Send("w0", testWork(i+1, 1, 8, true), replies); err != nil {
@@ -127,10 +130,12 @@ func TestFullChannel(t *testing.T) {
 }
 
 // TestInstances: of two holders of an id only the addressed one takes messages.
-func TestInstances(t *testing.T) {
-	t.Parallel()
+func TestInstances(t *testing.T) { overLanes(t, overInstances) }
+
+func overInstances(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{})
 	requester := newTestRequester(t, connect(t, s, true), "c")
+	join := map[string]func(*Requester){}
 	handlers := map[string]*testHandler{}
 	for _, instance := range []string{"old", "new"} {
 		h := &testHandler{work: func(_ context.Context, w *Work) (*Result, error) {
@@ -139,11 +144,12 @@ func TestInstances(t *testing.T) {
 			return r, nil
 		}}
 		handlers[instance] = h
-		newTestResponder(t, connect(t, s, false), "c", "w0", instance, h)
+		join[instance] = offerLane(t, lane, newTestResponder(t, connect(t, s, false), "c", "w0", instance, h))
 	}
 	replies := make(chan Reply, 4)
 	for i, instance := range []string{"old", "new", "old"} {
 		requester.Address("w0", instance)
+		join[instance](requester)
 		if err := requester.Send("w0", testWork(uint64(i+1), 1, 8, true), replies); err != nil {
 			t.Fatal(err)
 		}
@@ -168,12 +174,13 @@ func TestInstances(t *testing.T) {
 }
 
 // TestDrain: what runs is finished, what comes later is refused.
-func TestDrain(t *testing.T) {
-	t.Parallel()
+func TestDrain(t *testing.T) { overLanes(t, overDrain) }
+
+func overDrain(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{})
 	requester := newTestRequester(t, connect(t, s, true), "c")
 	started, release := make(chan struct{}), make(chan struct{})
-	r := newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{work: func(ctx context.Context, w *Work) (*Result, error) {
+	r := newLaneResponder(t, lane, requester, connect(t, s, false), &testHandler{work: func(ctx context.Context, w *Work) (*Result, error) {
 		close(started)
 		select {
 		case <-release:

@@ -9,24 +9,38 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// receiveWork is one of two goroutines that take work as it arrives. One that finds nothing running computes it at once,
+// receiveWork is one of two goroutines that take work as it arrives, in turns. One that finds nothing running computes it at once,
 // without a hand-over to another goroutine, and then all that was queued meanwhile by the other.
 func (r *Responder) receiveWork() {
 	defer r.done.Done()
 	out := newSender(r.conn)
 	for {
-		r.receiving.Lock() // also while waiting: so order of arrival is kept
-		m := <-r.work
-		if m == nil {
-			r.receiving.Unlock()
+		select {
+		case <-r.turns.relief:
+		case <-r.closing:
 			return
 		}
-		j := r.takeWork(out, m)
-		r.receiving.Unlock()
-		for ; j != nil; j = r.queue.finish() {
-			r.answer(out, j)
+		for mine := true; mine; {
+			var m *nats.Msg
+			select {
+			case m = <-r.work:
+			case <-r.closing:
+				return
+			}
+			if j := r.takeWork(out, m); j != nil {
+				mine = r.compute(r.turns, out, j)
+			}
 		}
 	}
+}
+
+// compute computes a job and all that were queued meanwhile; true: it is still the caller's turn to receive.
+func (r *Responder) compute(turns *relay, out *sender, j *job) bool {
+	turns.leave()
+	for ; j != nil; j = r.queue.finish() {
+		r.answer(out, j)
+	}
+	return turns.back()
 }
 
 // takeWork puts a message into the queue, and gives it if it is to be computed now.
@@ -35,40 +49,46 @@ func (r *Responder) takeWork(out *sender, m *nats.Msg) *job {
 	r.heard.message(m.Reply)
 	r.decoding.Lock()
 	defer r.decoding.Unlock()
-	in := r.in
-	k, err := in.frame(m.Reply, m.Data)
+	k, err := r.in.frame(m.Reply, m.Data)
 	if err == nil && k == 0 {
 		return nil
 	}
+	j, _ := r.takeFrame(out, r.in, address{reply: m.Reply}, k, err, arrived) // told the sender and the counter
+	return j
+}
+
+// takeFrame puts work into the queue, and gives it if it is to be computed now. k and err are what its head said. The error is
+// that of a frame that can't be decoded, which was answered with it.
+func (r *Responder) takeFrame(out *sender, in *receiver, to address, k kind, err error, arrived time.Time) (*job, error) {
 	if err == nil && k != kindWork {
 		err = in.count(unexpected(k))
 	}
 	if err != nil {
-		fail(out, m.Reply, workID{}, code(err), err)
-		return nil
+		fail(out, to, workID{}, code(err), err)
+		return nil, err
 	}
 	j := r.queue.spare()
-	j.reply, j.arrived = m.Reply, arrived
+	j.to, j.arrived = to, arrived
 	err = in.decode(&j.frame)
 	switch id := (workID{j.work.Request, j.work.Attempt}); {
 	case err != nil:
-		fail(out, m.Reply, id, code(err), err)
+		fail(out, to, id, code(err), err)
 	case j.frame.target != "" && j.frame.target != r.instance:
 		// For another holder of this id.
-	case m.Reply == "":
+	case to == address{}:
 		in.count(&malformedError{"reply: none given"})
 	default:
 		first, refused := r.queue.put(j)
 		if first {
-			return j
+			return j, nil
 		}
 		if refused == nil {
-			return nil
+			return nil, nil
 		}
-		fail(out, m.Reply, id, refused.Code, errors.New(refused.Message))
+		fail(out, to, id, refused.Code, errors.New(refused.Message))
 	}
 	r.queue.recycle(j)
-	return nil
+	return nil, err
 }
 
 // report is the goroutine that reports progress of the Works that run or wait.
@@ -77,12 +97,21 @@ func (r *Responder) report() {
 	out := newSender(r.conn)
 	tick := time.NewTicker(ProgressInterval)
 	defer tick.Stop()
+	type underWay struct {
+		id workID
+		to address
+	}
+	var running []underWay
 	for {
 		select {
 		case now := <-tick.C:
-			r.queue.each(func(id workID, reply string) {
-				_ = out.send(reply, "", kindProgress, &progress{id}) // a lost report is followed by another
-			})
+			running = running[:0]
+			r.queue.each(func(id workID, to address) { running = append(running, underWay{id, to}) })
+			for _, u := range running {
+				_ = u.to.send(out, kindProgress, &progress{u.id}) // a lost report is followed by another
+			}
+			r.turns.relieve()
+			r.lanes.relieve()
 			r.decoding.Lock()
 			r.malformed.Add(uint64(r.in.parts.expire(now)))
 			r.decoding.Unlock()
@@ -93,9 +122,9 @@ func (r *Responder) report() {
 }
 
 // fail answers with an error.
-func fail(out *sender, reply string, id workID, c ErrorCode, err error) {
-	if reply != "" {
-		_ = out.send(reply, "", kindError, &failure{id, c, err.Error()}) // the other side notices the silence
+func fail(out *sender, to address, id workID, c ErrorCode, err error) {
+	if to != (address{}) {
+		_ = to.send(out, kindError, &failure{id, c, err.Error()}) // the other side notices the silence
 	}
 }
 
@@ -109,7 +138,7 @@ func (r *Responder) answer(out *sender, j *job) {
 		if result.ComputeTime == 0 {
 			result.ComputeTime = time.Since(started).Nanoseconds()
 		}
-		err = out.send(j.reply, "", kindResult, result)
+		err = j.to.send(out, kindResult, result)
 	}
 	if err == nil {
 		return
@@ -118,7 +147,7 @@ func (r *Responder) answer(out *sender, j *job) {
 	if remote := (*RemoteError)(nil); errors.As(err, &remote) {
 		c, err = remote.Code, errors.New(remote.Message)
 	}
-	fail(out, j.reply, id, c, err)
+	fail(out, j.to, id, c, err)
 }
 
 // callWork calls the handler; a panic in it is an error of this work only.

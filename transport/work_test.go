@@ -32,12 +32,13 @@ func expectSum(t *testing.T, w *Work, got Reply) {
 func answerSums(_ context.Context, w *Work) (*Result, error) { return sumOf(w), nil }
 
 // TestWork sends work of all sizes through small and large payload limits, through a channel and an Exchange.
-func TestWork(t *testing.T) {
-	t.Parallel()
+func TestWork(t *testing.T) { overLanes(t, overWork) }
+
+func overWork(t *testing.T, lane string) {
 	for _, payload := range []int{0, 64 << 10} {
 		s := startServer(t, ServerOptions{MaxPayload: payload})
 		requester := newTestRequester(t, connect(t, s, true), "c")
-		newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{work: answerSums})
+		newLaneResponder(t, lane, requester, connect(t, s, false), &testHandler{work: answerSums})
 		replies, exchange := make(chan Reply, 16), requester.NewExchange(4)
 		for i, rows := range []int{1, 3, 100, 40, 2} {
 			for _, quantized := range []bool{false, true} {
@@ -66,20 +67,23 @@ func TestWork(t *testing.T) {
 
 // TestInterleaved: several coordinators send large work to one worker at once, in parts of 64 KiB, and each gets its own sums; one
 // Work is computed at a time.
-func TestInterleaved(t *testing.T) {
-	t.Parallel()
+func TestInterleaved(t *testing.T) { overLanes(t, overInterleaved) }
+
+func overInterleaved(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{MaxPayload: 64 << 10})
 	var running sync.Mutex
-	newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{work: func(ctx context.Context, w *Work) (*Result, error) {
+	r := newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{work: func(ctx context.Context, w *Work) (*Result, error) {
 		if !running.TryLock() {
 			return nil, errors.New("two at a time")
 		}
 		defer running.Unlock()
 		return sumOf(w), nil
 	}})
+	join := offerLane(t, lane, r)
 	var done sync.WaitGroup
 	for c := range 3 {
 		requester := newTestRequester(t, connect(t, s, c == 0), "c")
+		join(requester)
 		for g := range 2 {
 			done.Go(func() {
 				exchange := requester.NewExchange(4)
@@ -130,8 +134,9 @@ func TestNoWorker(t *testing.T) {
 }
 
 // TestWorkerGoes: work that a worker has taken is answered with ErrNoWorker once a later message finds nobody.
-func TestWorkerGoes(t *testing.T) {
-	t.Parallel()
+func TestWorkerGoes(t *testing.T) { overLanes(t, overWorkerGoes) }
+
+func overWorkerGoes(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{})
 	requester := newTestRequester(t, connect(t, s, true), "c")
 	started, far := make(chan struct{}), connect(t, s, false)
@@ -144,12 +149,14 @@ func TestWorkerGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	flush(t, far)
+	offerLane(t, lane, r)(requester)
 	replies := make(chan Reply, 64)
 	if err := requester.Send("w0", testWork(1, 1, 8, true), replies); err != nil {
 		t.Fatal(err)
 	}
 	<-started
 	far.nats.Close() // as a killed process
+	r.lanes.close()
 	r.Close()
 	waitFor(t, "the server has noticed", func() bool { return s.nats.NumClients() == 1 })
 	if err := requester.Send("w0", testWork(2, 1, 8, true), replies); err != nil {
@@ -165,11 +172,12 @@ func TestWorkerGoes(t *testing.T) {
 }
 
 // TestErrors: what a handler returns, and a panic, arrive as errors of that work; the worker goes on.
-func TestErrors(t *testing.T) {
-	t.Parallel()
+func TestErrors(t *testing.T) { overLanes(t, overErrors) }
+
+func overErrors(t *testing.T, lane string) {
 	s := startServer(t, ServerOptions{})
 	requester := newTestRequester(t, connect(t, s, true), "c")
-	newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{work: func(_ context.Context, w *Work) (*Result, error) {
+	newLaneResponder(t, lane, requester, connect(t, s, false), &testHandler{work: func(_ context.Context, w *Work) (*Result, error) {
 		switch w.Request {
 		case 1:
 			return nil, &RemoteError{Code: CodeWrongEpoch, Message: "epoch 1, not 2"}

@@ -16,7 +16,7 @@ func (p *process) beat() *transport.Beat {
 	b := &transport.Beat{
 		Worker: p.o.ID, Instance: p.instance, Host: p.host, Node: p.o.Node, PID: os.Getpid(), CPUs: p.seat.cpus, Threads: p.team.Threads(),
 		Kernels: p.o.Kernels.Name(), Capacity: p.memory.Available, Identity: p.identity,
-		State: p.state, Error: p.failure, LoadedBytes: p.ready, TotalBytes: p.total, Bound: p.seat.bound,
+		State: p.state, Error: p.failure, LoadedBytes: p.ready, TotalBytes: p.total, Bound: p.seat.bound, Lane: p.lane,
 	}
 	if p.assigned != nil {
 		b.Epoch, b.Term, b.Coordinator = p.assigned.Epoch, p.assigned.Term, p.assigned.Coordinator

@@ -46,6 +46,9 @@ type Options struct {
 	// StrictNUMA makes less than 95 % of pages on the node an error after loading.
 	StrictNUMA bool
 
+	// Lane offers coordinators of this host a unix socket for the tensor traffic (--lane local); else all goes over NATS.
+	Lane bool
+
 	// ParentPipe ends the worker when it gives EOF (children.ParentPipe); nil for one that was started by hand.
 	ParentPipe *os.File
 

@@ -139,6 +139,7 @@ type process struct {
 	*holding
 	instance string
 	host     string
+	lane     transport.LaneOffer // set before the first beat
 
 	changed chan struct{} // capacity 1: a beat is due at once
 	ended   chan error    // capacity 1: drain (nil) or refused

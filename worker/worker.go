@@ -47,6 +47,11 @@ func Run(ctx context.Context, o Options) error {
 		conn.Close()
 		return errors.Join(err, h.close())
 	}
+	if o.Lane {
+		if p.lane, err = responder.OfferLane(p.seat.note); err != nil {
+			p.seat.note("%v: work comes over NATS", err)
+		}
+	}
 	o.Log("worker %s (%s, %d threads, node %d) is registered in cluster %s", o.ID, o.Kernels.Name(), h.seat.threads, o.Node, o.Cluster)
 	orphan, err := p.live(ctx, responder, parent)
 	limit := drainTimeout

@@ -18,6 +18,7 @@ type serverFlags struct {
 	model       modelFlags
 	coordinator coordinatorFlags
 	nats        natsFlags
+	lane        laneFlags
 	listen      string
 	workers     int
 	http        string
@@ -49,6 +50,7 @@ func newCoordinatorCommand() *cobra.Command {
 	f.model.register(flags)
 	f.coordinator.register(flags)
 	f.nats.register(flags)
+	f.lane.register(flags)
 	flags.StringVar(&f.listen, "listen", "", "address of the embedded NATS server (default: 127.0.0.1 and a free port)")
 	flags.IntVar(&f.workers, "workers", 1, "workers to wait for")
 	flags.StringVar(&f.http, "http", "127.0.0.1:9464", "address of /metrics, /healthz and /readyz; none: not served")
@@ -79,6 +81,9 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	}
 	options, err := f.coordinator.options(format, set, topology)
 	if err != nil {
+		return err
+	}
+	if options.Lane, err = f.lane.local(); err != nil {
 		return err
 	}
 	log := newLogger(true)

@@ -141,6 +141,23 @@ func (f *arenaFlags) folder() (string, error) {
 	return f.dir, nil
 }
 
+// laneFlags say which way tensors take between a coordinator and workers of the same host.
+type laneFlags struct{ lane string }
+
+func (f *laneFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.lane, "lane", transport.LaneNATS,
+		"way of the tensors between coordinator and workers of one host: nats, or local (a unix socket, where both sides ask for it)")
+}
+
+// local says whether the local lane is asked for.
+func (f *laneFlags) local() (bool, error) {
+	switch f.lane {
+	case transport.LaneNATS, transport.LaneLocal:
+		return f.lane == transport.LaneLocal, nil
+	}
+	return false, usageError{fmt.Errorf("--lane is %q, valid are %s and %s", f.lane, transport.LaneNATS, transport.LaneLocal)}
+}
+
 // natsFlags say how to reach NATS.
 type natsFlags struct {
 	url       string

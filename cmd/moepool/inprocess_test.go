@@ -31,6 +31,7 @@ type setup struct {
 	arena   string // folder, or "" for anonymous memory
 	budget  budget.Policy
 	chosen  coordinator.ResidencyOverride
+	lane    string // "" is transport.LaneNATS
 	server  *transport.Server
 }
 
@@ -39,7 +40,7 @@ func (s setup) String() string {
 	if s.arena != "" {
 		arena = "arena"
 	}
-	return fmt.Sprintf("%v/parts=%d/workers=%d/threads=%d/%s/%s", s.format, s.parts, s.workers, s.threads, s.kernels, arena)
+	return fmt.Sprintf("%v/parts=%d/workers=%d/threads=%d/%s/%s/lane=%s", s.format, s.parts, s.workers, s.threads, s.kernels, arena, s.lane)
 }
 
 var clusters atomic.Int64
@@ -92,6 +93,7 @@ func (s setup) open(t testing.TB) *coordinator.Coordinator {
 			ended <- worker.Run(lives, worker.Options{
 				ID: fmt.Sprintf("w%d", i), Cluster: name, ModelDir: s.model, Format: s.format, Parts: s.parts, Node: -1,
 				Kernels: set, Threads: s.threads, ArenaDir: s.arena, Version: "test",
+				Lane:    s.lane == transport.LaneLocal,
 				Connect: transport.ConnectOptions{Server: s.server, Name: "worker"},
 			})
 		}()
@@ -99,6 +101,7 @@ func (s setup) open(t testing.TB) *coordinator.Coordinator {
 	c, err := coordinator.Open(ctx, coordinator.Options{
 		ModelDir: s.model, Version: "test", ExpertFormat: s.format, DenseFormat: s.dense, KVFormat: s.kv, Parts: s.parts,
 		Budget: s.budget, Residency: s.chosen, Kernels: set, Threads: s.threads, Cluster: name, Workers: s.workers,
+		Lane:    s.lane == transport.LaneLocal,
 		Connect: transport.ConnectOptions{Server: s.server, Name: "coordinator"},
 		Log:     func(format string, args ...any) { t.Logf(format, args...) },
 	})
@@ -108,6 +111,11 @@ func (s setup) open(t testing.TB) *coordinator.Coordinator {
 	t.Cleanup(c.Close)
 	if err := c.Start(ctx); err != nil {
 		t.Fatalf("%v: %v", s, err)
+	}
+	for _, b := range c.Members.Workers() {
+		if lane := c.Members.Lane(b.Worker); s.lane != "" && lane != s.lane {
+			t.Fatalf("%v: worker %s is reached over %s", s, b.Worker, lane)
+		}
 	}
 	return c
 }

@@ -25,6 +25,7 @@ type localFlags struct {
 	model       modelFlags
 	coordinator coordinatorFlags
 	arena       arenaFlags
+	lane        laneFlags
 	workers     int
 	threads     int
 	verbose     bool
@@ -35,6 +36,7 @@ func (f *localFlags) register(flags *pflag.FlagSet) {
 	f.model.register(flags)
 	f.coordinator.register(flags)
 	f.arena.register(flags)
+	f.lane.register(flags)
 	flags.IntVar(&f.workers, "workers", 0, "worker processes, dealt to the NUMA nodes in turn (default: one per node)")
 	flags.IntVar(&f.threads, "threads", 0, "threads of each worker (default: its share of the node's physical cores)")
 }
@@ -85,7 +87,7 @@ func childWorkers(seats []workerSeat) []children.Worker {
 }
 
 // workerArguments are the arguments of worker processes that hold this model.
-func workerArguments(f *modelFlags, a *arenaFlags, dir, nats, clusterName string, threads int) []string {
+func workerArguments(f *modelFlags, a *arenaFlags, lane *laneFlags, dir, nats, clusterName string, threads int) []string {
 	arenaDir := a.dir
 	if arenaDir == "" {
 		arenaDir = "default"
@@ -93,7 +95,7 @@ func workerArguments(f *modelFlags, a *arenaFlags, dir, nats, clusterName string
 	return []string{
 		"worker", "--model", dir, "--format", f.format, "--parts", strconv.Itoa(f.parts), "--kernels", f.kernels,
 		"--arena-dir", arenaDir, "--strict-numa=" + strconv.FormatBool(a.strictNUMA),
-		"--nats", nats, "--cluster", clusterName, "--threads", strconv.Itoa(threads),
+		"--nats", nats, "--cluster", clusterName, "--threads", strconv.Itoa(threads), "--lane", lane.lane,
 	}
 }
 
@@ -121,6 +123,9 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 	if err != nil {
 		return nil, err
 	}
+	if options.Lane, err = f.lane.local(); err != nil {
+		return nil, err
+	}
 	c = &cluster{watched: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -144,7 +149,7 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 		return nil, err
 	}
 	c.workers, err = children.Start(ctx, children.Spec{
-		Args: append(workerArguments(&f.model, &f.arena, dir, c.server.URL(), transport.DefaultCluster, f.threads),
+		Args: append(workerArguments(&f.model, &f.arena, &f.lane, dir, c.server.URL(), transport.DefaultCluster, f.threads),
 			"--quiet="+strconv.FormatBool(!f.verbose)),
 		Env:     []string{tokenVariable + "=" + c.server.Token()},
 		Workers: childWorkers(seats),

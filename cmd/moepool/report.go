@@ -46,6 +46,7 @@ type workerReport struct {
 	Arena   transport.ArenaReport `json:"arena"`
 	Pages   transport.PagesReport `json:"pages"`
 	RSSAnon int64                 `json:"rss_anon"`
+	Lane    string                `json:"lane"` // of the tensor traffic: nats or local
 }
 
 type budgetReport struct {
@@ -86,10 +87,13 @@ func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, t
 	for _, b := range c.Members.Workers() {
 		r.Workers = append(r.Workers, workerReport{
 			ID: b.Worker, PID: b.PID, Node: b.Node, CPUs: b.CPUs, Kernels: b.Kernels, Experts: b.ExpertParts,
-			Arena: b.Arena, Pages: b.Pages, RSSAnon: b.RSSAnon,
+			Arena: b.Arena, Pages: b.Pages, RSSAnon: b.RSSAnon, Lane: c.Members.Lane(b.Worker),
 		})
 		for _, note := range b.Notes {
 			r.Notes = append(r.Notes, b.Worker+": "+note)
+		}
+		if why := c.Members.LaneProblem(b.Worker); why != "" {
+			r.Notes = append(r.Notes, b.Worker+": "+why)
 		}
 	}
 	r.Budget = &budgetReport{

@@ -17,7 +17,7 @@ func TestSameBitsOfProcesses(t *testing.T) {
 		var want []byte
 		for i, args := range [][]string{
 			{"--workers", "1", "--arena-dir", "none"},
-			{"--workers", "3", "--threads", "2", "--prefill-chunk", "5", "--arena-dir", t.TempDir()},
+			{"--workers", "3", "--threads", "2", "--prefill-chunk", "5", "--arena-dir", t.TempDir(), "--lane", "local"},
 			{"--workers", "2", "--kernels", "generic", "--coordinator-threads", "4", "--prefill-chunk", "1", "--arena-dir", "none"},
 		} {
 			file := filepath.Join(t.TempDir(), "logits.safetensors")

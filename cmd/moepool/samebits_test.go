@@ -28,6 +28,7 @@ var clusterAxes = []axis{
 	{"kernels", matrixKernels()},
 	{"memory", []string{"arena", "anonymous"}},
 	{"threads", []string{"1", "2", "4"}},
+	{"lane", []string{transport.LaneNATS, transport.LaneLocal}},
 }
 
 func matrixKernels() []string {
@@ -97,7 +98,7 @@ func sameBits(t *testing.T, server *transport.Server, dir string, format kernels
 	var want []float32
 	var first string
 	for _, values := range combinations {
-		s := setup{model: dir, format: format, parts: parts, kernels: values["kernels"], server: server}
+		s := setup{model: dir, format: format, parts: parts, kernels: values["kernels"], lane: values["lane"], server: server}
 		fmt.Sscan(values["workers"], &s.workers)
 		fmt.Sscan(values["threads"], &s.threads)
 		if values["memory"] == "arena" {

@@ -17,6 +17,7 @@ type workerFlags struct {
 	model    modelFlags
 	arena    arenaFlags
 	nats     natsFlags
+	lane     laneFlags
 	id       string
 	node     int
 	allNodes bool
@@ -41,6 +42,7 @@ It outlives coordinators and registers with the next one. --model, --format and 
 	f.model.register(flags)
 	f.arena.register(flags)
 	f.nats.register(flags)
+	f.lane.register(flags)
 	flags.StringVar(&f.id, "id", "", "name of the worker, unique in its cluster (default: HOST-nodeN)")
 	flags.IntVar(&f.node, "node", 0, "NUMA node to run on")
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "start one worker process per NUMA node; they end with this process")
@@ -59,6 +61,10 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 	}
 	if f.nats.url == "" {
 		return usageError{errors.New("--nats is needed: the URL that the coordinator printed, or that of a NATS server")}
+	}
+	lane, err := f.lane.local()
+	if err != nil {
+		return err
 	}
 	if f.allNodes {
 		return f.runAll(cmd)
@@ -99,7 +105,7 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 	options := worker.Options{
 		ID: f.id, Cluster: f.nats.cluster, ModelDir: dir, Format: format, Parts: f.model.parts, Node: f.node,
 		Index: f.index, PerNode: f.perNode, Kernels: set, Threads: f.threads, ArenaDir: arenaDir,
-		StrictNUMA: f.arena.strictNUMA, ParentPipe: parent, Log: log.Printf, Version: buildVersion(),
+		StrictNUMA: f.arena.strictNUMA, Lane: lane, ParentPipe: parent, Log: log.Printf, Version: buildVersion(),
 	}
 	if options.ID == "" {
 		options.ID = worker.DefaultID(f.node, f.index, f.perNode)
@@ -129,7 +135,7 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	arguments := workerArguments(&f.model, &f.arena, dir, f.nats.url, f.nats.cluster, f.threads)
+	arguments := workerArguments(&f.model, &f.arena, &f.lane, dir, f.nats.url, f.nats.cluster, f.threads)
 	for flag, value := range map[string]string{
 		"--nats-creds": f.nats.creds, "--nats-nkey": f.nats.nkey, "--nats-ca": f.nats.ca, "--nats-cert": f.nats.cert, "--nats-key": f.nats.key,
 	} {

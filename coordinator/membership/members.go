@@ -26,6 +26,8 @@ type Options struct {
 	InMemory bool
 	// Tolerant lets a wait go on when a worker is refused: others may come. Without it the wait ends with why.
 	Tolerant bool
+	// Lane takes the local lane of workers on this host that offer one.
+	Lane bool
 	// Log is told of everything that a person should know; may be nil.
 	Log func(format string, args ...any)
 	// OnLost is told when a worker can't be used any more; may be nil. It must return soon.
@@ -59,7 +61,8 @@ type Members struct {
 	mu      sync.Mutex
 	table   *table
 	ledger  *ledger
-	changed chan struct{} // closed at each change, then replaced
+	changed chan struct{}     // closed at each change, then replaced
+	noLane  map[string]string // worker → why its lane is not used though it was asked for
 	closed  bool
 }
 
@@ -68,7 +71,8 @@ func New(ctx context.Context, o Options) (*Members, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	m := &Members{o: o, table: newTable(o.Instance, o.Identity, o.Term), ledger: newLedger(o.Model), changed: make(chan struct{})}
+	m := &Members{o: o, table: newTable(o.Instance, o.Identity, o.Term), ledger: newLedger(o.Model), changed: make(chan struct{}),
+		noLane: map[string]string{}}
 	m.ctx, m.cancel = context.WithCancel(ctx)
 	m.done.Add(1)
 	go m.run()
@@ -143,9 +147,9 @@ func (m *Members) change(f func() []action) {
 			}
 			lost = append(lost, a)
 		case actAssign:
-			m.send(a, m.assignment(a.worker))
+			m.send(a, m.assignment(a.worker), m.table.members[a.worker].beat.Lane)
 		case actRefuse:
-			m.send(a, nil)
+			m.send(a, nil, transport.LaneOffer{})
 		}
 	}
 	close(m.changed)
@@ -166,7 +170,7 @@ func (m *Members) change(f func() []action) {
 }
 
 // send sends an assignment or, without one, a refusal, from a goroutine of its own; callers hold mu.
-func (m *Members) send(a action, assign *transport.Assign) {
+func (m *Members) send(a action, assign *transport.Assign, lane transport.LaneOffer) {
 	m.done.Add(1)
 	go func() {
 		defer m.done.Done()
@@ -175,6 +179,9 @@ func (m *Members) send(a action, assign *transport.Assign) {
 				m.o.Log("worker %s could not be told that it is refused: %v", a.worker, err)
 			}
 			return
+		}
+		if m.o.Lane { // before the worker can be ready
+			m.useLane(a, lane)
 		}
 		err := m.o.Requester.Assign(m.ctx, a.worker, assign)
 		if err == nil || m.ctx.Err() != nil {
@@ -189,6 +196,38 @@ func (m *Members) send(a action, assign *transport.Assign) {
 		}
 	}()
 }
+
+// useLane takes the lane that a worker's process offers; what is said of a lane that can't be used is said once.
+func (m *Members) useLane(a action, offer transport.LaneOffer) {
+	err := m.o.Requester.UseLane(m.ctx, a.worker, a.instance, offer, func(err error) {
+		if m.Lost(a.worker) == nil { // else the worker is gone, which is said
+			m.withoutLane(a.worker, fmt.Sprintf("the local lane ended (%v): its work goes over NATS now", err))
+		}
+	})
+	if err != nil && m.ctx.Err() == nil {
+		m.withoutLane(a.worker, fmt.Sprintf("no local lane (%v): its work goes over NATS", err))
+	}
+}
+
+func (m *Members) withoutLane(worker, why string) {
+	m.o.Log("warning: worker %s: %s", worker, why)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.noLane[worker] = why
+}
+
+// LaneProblem says why a worker's work goes over NATS though the local lane was asked for; "" if it does not, or was not.
+func (m *Members) LaneProblem(worker string) string {
+	if m.Lane(worker) == transport.LaneLocal {
+		return ""
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.noLane[worker]
+}
+
+// Lane is how work goes to a worker: transport.LaneNATS or transport.LaneLocal.
+func (m *Members) Lane(worker string) string { return m.o.Requester.Lane(worker) }
 
 // assignment is what the plan gives a worker; callers hold mu.
 func (m *Members) assignment(worker string) *transport.Assign {

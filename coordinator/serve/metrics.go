@@ -79,6 +79,7 @@ func newClusterCollector(c *coordinator.Coordinator) *clusterCollector {
 	describe("budget_rescued_rows_total", "Rows whose best expert was kept over the budget.")
 	describe("budget_bytes_not_read_total", "Bytes of experts not read because of the budget.")
 	describe("workers", "Workers by state.", "state")
+	describe("worker_lane", "1 for the lane that a worker's tensor traffic takes: nats or local.", "worker", "lane")
 	describe("worker_requests_total", "Work messages that a worker answered.", "worker")
 	describe("worker_failures_total", "Requests that ended with an error because of a worker.", "worker")
 	describe("worker_hits_total", "Expert parts that a worker had in memory.", "worker")
@@ -117,6 +118,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	states := map[transport.WorkerState]int{}
 	for _, b := range c.coordinator.Members.Workers() {
 		states[b.State]++
+		emit("worker_lane", prometheus.GaugeValue, 1, b.Worker, c.coordinator.Members.Lane(b.Worker))
 		emit("worker_arena_fallbacks", prometheus.GaugeValue, float64(b.Arena.Fallbacks), b.Worker)
 		emit("worker_arena_bytes", prometheus.GaugeValue, float64(b.Arena.Bytes), b.Worker)
 		emit("worker_pages_local", prometheus.GaugeValue, float64(b.Pages.Local), b.Worker)
