@@ -51,6 +51,9 @@ var messageKinds = []messageKind{
 	{"alive", kindAlive, drawEmpty, func() message { return empty{} }},
 	{"cancel", kindCancel, drawEmpty, func() message { return empty{} }},
 	{"probe", kindProbe, drawEmpty, func() message { return empty{} }},
+	{"hello", kindHello, func(t *rapid.T) message {
+		return &hello{drawText(t, "secret"), drawText(t, "worker"), drawText(t, "instance"), drawText(t, "reply")}
+	}, func() message { return &hello{} }},
 	{"part", kindPart, drawPart, func() message { return &part{} }},
 }
 
@@ -78,7 +81,7 @@ func drawPart(t *rapid.T) message {
 // compareMessages looks at all fields; an empty slice equals nil, and floats are compared by their bits. Long slices are compared
 // at once, which is much faster.
 var compareMessages = cmp.Options{
-	cmp.AllowUnexported(workFrame{}, progress{}, failure{}, workID{}, control{}, ack{}, eventFrame{}, part{}, empty{}),
+	cmp.AllowUnexported(workFrame{}, progress{}, hello{}, failure{}, workID{}, control{}, ack{}, eventFrame{}, part{}, empty{}),
 	cmpopts.EquateEmpty(),
 	bulk[int8](), bulk[byte](), bulk[uint32](), bulk[int32](), bulk[int64](), bulk[float32](), bulk[int](),
 	cmp.Comparer(func(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }),

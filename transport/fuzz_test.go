@@ -105,6 +105,7 @@ func FuzzEvent(f *testing.F)       { fuzz(f, "event") }
 func FuzzAlive(f *testing.F)       { fuzz(f, "alive") }
 func FuzzCancel(f *testing.F)      { fuzz(f, "cancel") }
 func FuzzProbe(f *testing.F)       { fuzz(f, "probe") }
+func FuzzHello(f *testing.F)       { fuzz(f, "hello") }
 func FuzzPart(f *testing.F)        { fuzz(f, "part") }
 
 // FuzzAssembler feeds parts made of the input's bytes: no panic, and the memory that is held is never more than the limit.

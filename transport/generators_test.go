@@ -85,6 +85,7 @@ func drawBeat(t *rapid.T) *Beat {
 		State: WorkerState(drawText(t, "state")), Error: drawText(t, "error"), Epoch: rapid.Uint64().Draw(t, "epoch"),
 		Term: rapid.Uint64().Draw(t, "term"), Coordinator: drawText(t, "coordinator"), LoadedBytes: size.Draw(t, "loaded"),
 		TotalBytes: size.Draw(t, "total"), ExpertParts: count.Draw(t, "parts"), RSSAnon: size.Draw(t, "rss"), Bound: rapid.Bool().Draw(t, "bound"),
+		Lane: LaneOffer{drawText(t, "lane host"), drawText(t, "lane address"), drawText(t, "lane secret")},
 		Arena: ArenaReport{Files: count.Draw(t, "files"), Bytes: size.Draw(t, "bytes"), PackedBytes: size.Draw(t, "packed"),
 			ReusedBytes: size.Draw(t, "reused"), Fallbacks: count.Draw(t, "fallbacks")},
 		Pages: PagesReport{Local: size.Draw(t, "local"), Remote: size.Draw(t, "remote")},

@@ -317,6 +317,17 @@ func TestLaneNoAllocation(t *testing.T) {
 	}
 }
 
+func TestMeasureLanes(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the local lane needs Linux")
+	}
+	times, err := MeasureLanes(t.Context())
+	if err != nil || times.NATS <= 0 || times.Local <= 0 {
+		t.Fatalf("%+v, %v", times, err)
+	}
+}
+
 // FuzzLane feeds a stream to a reader: no panic, frames are what the lengths say, and memory follows what came.
 func FuzzLane(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0xc1, 2, 0, 0, 0, 1, 2}, uint8(3))

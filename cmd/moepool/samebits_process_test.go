@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/moepool/moepool/transport"
 )
 
 // TestSameBitsOfProcesses compares --dump-logits files of real worker processes byte by byte.
@@ -21,8 +24,13 @@ func TestSameBitsOfProcesses(t *testing.T) {
 			{"--workers", "2", "--kernels", "generic", "--coordinator-threads", "4", "--prefill-chunk", "1", "--arena-dir", "none"},
 		} {
 			file := filepath.Join(t.TempDir(), "logits.safetensors")
-			runJSON(t, append(args, "--model", model, "--format", format, "--parts", "2", "--ignore-eos", "--max-tokens", "6",
+			report := runJSON(t, append(args, "--model", model, "--format", format, "--parts", "2", "--ignore-eos", "--max-tokens", "6",
 				"--dump-logits", file, "--prompt-tokens", "5,400,17,33,260,7,9,11,100,499,3")...)
+			for _, w := range report.Workers {
+				if wanted := slices.Contains(args, transport.LaneLocal); (w.Lane == transport.LaneLocal) != wanted {
+					t.Errorf("run %d: worker %s was reached over %s", i, w.ID, w.Lane)
+				}
+			}
 			got, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

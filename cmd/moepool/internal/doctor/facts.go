@@ -9,6 +9,7 @@ import (
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/numa/hostinfo"
+	"github.com/moepool/moepool/transport"
 )
 
 // Facts are what this host is and allows. What can't be read is zero.
@@ -32,6 +33,8 @@ type Facts struct {
 	Balances bool              `json:"numa_balancing"`
 	Threads  int               `json:"threads"` // GOMAXPROCS: CPUs within affinity and quota
 	Arena    ArenaFacts        `json:"arena"`
+	// Lanes are round trips of a layer's empty work; zero if they could not be measured.
+	Lanes transport.LaneTimes `json:"lanes"`
 }
 
 // ArenaFacts are about the folder of arenas.
@@ -82,6 +85,7 @@ func gather(ctx context.Context, o *Options) (*Facts, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	f.Lanes, _ = transport.MeasureLanes(ctx)
 	f.Arena = gatherArena(o, host)
 	return f, ctx.Err()
 }
