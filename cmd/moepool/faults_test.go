@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/moepool/moepool/transport"
 )
 
 // loaded is what a machine that is busy with other tests may take on top of the limits that are promised: the log has what it took.
@@ -30,32 +32,40 @@ func generating(t *testing.T, args ...string) (*process, []int) {
 
 // A worker that dies ends the request with an error that names it; nothing is left behind.
 func TestKilledWorker(t *testing.T) {
-	p, pids := generating(t)
-	signalProcess(t, pids[1], syscall.SIGKILL)
-	begin := time.Now()
-	if code := p.await(t, 5*time.Second+loaded); code != exitFailure {
-		t.Errorf("exit code %d, want %d", code, exitFailure)
+	for _, lane := range []string{transport.LaneNATS, transport.LaneLocal} {
+		t.Run("lane="+lane, func(t *testing.T) {
+			p, pids := generating(t, "--lane", lane)
+			signalProcess(t, pids[1], syscall.SIGKILL)
+			begin := time.Now()
+			if code := p.await(t, 5*time.Second+loaded); code != exitFailure {
+				t.Errorf("exit code %d, want %d", code, exitFailure)
+			}
+			t.Logf("ended %v after SIGKILL", time.Since(begin))
+			if stderr := p.stderr.String(); !strings.Contains(stderr, "-node0-") || !strings.Contains(stderr, "killed") {
+				t.Errorf("the error does not name the worker: %q", stderr)
+			}
+			assertGone(t, pids, time.Second)
+		})
 	}
-	t.Logf("ended %v after SIGKILL", time.Since(begin))
-	if stderr := p.stderr.String(); !strings.Contains(stderr, "-node0-") || !strings.Contains(stderr, "killed") {
-		t.Errorf("the error does not name the worker: %q", stderr)
-	}
-	assertGone(t, pids, time.Second)
 }
 
 // So does one that hangs, after five seconds of silence.
 func TestHangingWorker(t *testing.T) {
-	p, pids := generating(t)
-	signalProcess(t, pids[0], syscall.SIGSTOP)
-	begin := time.Now()
-	if code := p.await(t, 5*time.Second+loaded); code != exitFailure {
-		t.Errorf("exit code %d, want %d", code, exitFailure)
+	for _, lane := range []string{transport.LaneNATS, transport.LaneLocal} {
+		t.Run("lane="+lane, func(t *testing.T) {
+			p, pids := generating(t, "--lane", lane)
+			signalProcess(t, pids[0], syscall.SIGSTOP)
+			begin := time.Now()
+			if code := p.await(t, 5*time.Second+loaded); code != exitFailure {
+				t.Errorf("exit code %d, want %d", code, exitFailure)
+			}
+			t.Logf("ended %v after SIGSTOP", time.Since(begin))
+			if stderr := p.stderr.String(); !strings.Contains(stderr, "-node0-") {
+				t.Errorf("the error does not name the worker: %q", stderr)
+			}
+			assertGone(t, pids, time.Second)
+		})
 	}
-	t.Logf("ended %v after SIGSTOP", time.Since(begin))
-	if stderr := p.stderr.String(); !strings.Contains(stderr, "-node0-") {
-		t.Errorf("the error does not name the worker: %q", stderr)
-	}
-	assertGone(t, pids, time.Second)
 }
 
 // Workers of run do not survive their coordinator.
