@@ -12,14 +12,15 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestCompute: the same sums for any number of workers and parts, any payload limit and both kinds of rows, call after call.
-func TestCompute(t *testing.T) {
-	t.Parallel()
+func TestCompute(t *testing.T) { overLanes(t, overCompute) }
+
+func overCompute(t *testing.T, lane string) {
 	for _, parts := range []int{1, 2} {
 		for _, workers := range []int{1, 2, 5} {
 			for _, payload := range []int{0, 64 << 10} {
 				t.Run(fmt.Sprintf("parts=%d/workers=%d/payload=%d", parts, workers, payload), func(t *testing.T) {
 					t.Parallel()
-					b := newBench(t, parts, workers, payload, nil)
+					b := newLaneBench(t, lane, parts, workers, payload, nil)
 					for i, rows := range []int{1, 90, 3} {
 						c := testCall(i%2 == 0, 500, someChoices(rows))
 						stats, err := b.dispatcher.Compute(testContext(t), c)

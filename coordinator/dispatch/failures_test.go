@@ -19,9 +19,10 @@ import (
 
 // TestRowErrors: a row that a worker can't compute gets a typed error naming layer and worker, the lowest worker's if several say so;
 // the others are untouched.
-func TestRowErrors(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 2, 0, nil)
+func TestRowErrors(t *testing.T) { overLanes(t, overRowErrors) }
+
+func overRowErrors(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 2, 0, nil)
 	slow := make(chan struct{})
 	b.workers[0].does(func(_ context.Context, w *transport.Work, r *transport.Result) error {
 		<-slow // the higher worker's answer comes first
@@ -71,9 +72,10 @@ func expectWorkerError(t *testing.T, err error, worker, reason string) *WorkerEr
 }
 
 // TestRefused: a worker's typed errors come through.
-func TestRefused(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 2, 0, nil)
+func TestRefused(t *testing.T) { overLanes(t, overRefused) }
+
+func overRefused(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 2, 0, nil)
 	b.workers[1].setEpoch(2)
 	_, err := b.dispatcher.Compute(testContext(t), testCall(true, 32, someChoices(4)))
 	w := expectWorkerError(t, err, "w1", "wrong-epoch: work of epoch 1, worker has epoch 2")
@@ -94,15 +96,16 @@ func TestRefused(t *testing.T) {
 }
 
 // TestWrongResult: a result that is not one of the work that was sent is an error, not a wrong sum.
-func TestWrongResult(t *testing.T) {
-	t.Parallel()
+func TestWrongResult(t *testing.T) { overLanes(t, overWrongResult) }
+
+func overWrongResult(t *testing.T, lane string) {
 	for name, change := range map[string]func(r *transport.Result){
 		"fewer rows":  func(r *transport.Result) { r.Rows--; r.Sum = r.Sum[r.Hidden:] },
 		"less wide":   func(r *transport.Result) { r.Hidden /= 2; r.Sum = r.Sum[:len(r.Sum)/2] },
 		"fewer parts": func(r *transport.Result) { r.Parts, r.Hits = r.Parts[1:], make([]byte, (len(r.Parts)+6)/8) },
 		"other parts": func(r *transport.Result) { r.Parts[len(r.Parts)-1]++ },
 	} {
-		b := newBench(t, 1, 1, 0, nil)
+		b := newLaneBench(t, lane, 1, 1, 0, nil)
 		b.workers[0].does(func(_ context.Context, _ *transport.Work, r *transport.Result) error { change(r); return nil })
 		_, err := b.dispatcher.Compute(testContext(t), testCall(true, 32, someChoices(4)))
 		t.Log(name)
@@ -111,9 +114,10 @@ func TestWrongResult(t *testing.T) {
 }
 
 // TestGone: a worker whose process is gone is an error at once.
-func TestGone(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 2, 0, nil)
+func TestGone(t *testing.T) { overLanes(t, overGone) }
+
+func overGone(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 2, 0, nil)
 	b.responders[1].Close()
 	if err := b.conns[1].Flush(testContext(t)); err != nil {
 		t.Fatal(err)
@@ -167,15 +171,16 @@ func (b *bench) impostor(t *testing.T, i int, answer func(m *nats.Msg)) {
 func shortSilence(o *Options) { o.Silence = 300 * time.Millisecond }
 
 // TestHang: a worker that takes work and is silent is named, whether it says nothing or only what can't be understood.
-func TestHang(t *testing.T) {
-	t.Parallel()
+func TestHang(t *testing.T) { overLanes(t, overHang) }
+
+func overHang(t *testing.T, lane string) {
 	for name, answer := range map[string]func(m *nats.Msg){
 		"silent":    nil,
 		"malformed": func(m *nats.Msg) { _ = m.Respond([]byte{0xdd, 0xff, 0xff, 0xff, 0xff}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, 1, 1, 0, shortSilence)
+			b := newLaneBench(t, lane, 1, 1, 0, shortSilence)
 			b.impostor(t, 0, answer)
 			_, err := b.dispatcher.Compute(testContext(t), testCall(true, 32, someChoices(4)))
 			if w := expectWorkerError(t, err, "w0", "no sign of life for 300ms"); w.Err != nil {
@@ -186,9 +191,10 @@ func TestHang(t *testing.T) {
 }
 
 // TestProgress: work that takes longer than the permitted silence is fine as long as the worker says that it goes on.
-func TestProgress(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 1, 0, func(o *Options) { o.Silence = 3 * time.Second })
+func TestProgress(t *testing.T) { overLanes(t, overProgress) }
+
+func overProgress(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 1, 0, func(o *Options) { o.Silence = 3 * time.Second })
 	b.workers[0].does(func(ctx context.Context, _ *transport.Work, _ *transport.Result) error {
 		select {
 		case <-time.After(3500 * time.Millisecond):
@@ -204,18 +210,20 @@ func TestProgress(t *testing.T) {
 }
 
 // TestTotal: there is a limit even for work that goes on.
-func TestTotal(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 1, 0, func(o *Options) { o.Total = 300 * time.Millisecond })
+func TestTotal(t *testing.T) { overLanes(t, overTotal) }
+
+func overTotal(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 1, 0, func(o *Options) { o.Total = 300 * time.Millisecond })
 	b.workers[0].does(func(ctx context.Context, _ *transport.Work, _ *transport.Result) error { <-ctx.Done(); return nil })
 	_, err := b.dispatcher.Compute(testContext(t), testCall(true, 32, someChoices(4)))
 	expectWorkerError(t, err, "w0", "still computing after 300ms")
 }
 
 // TestCancel: the end of ctx ends the call at once, and what comes late disturbs nobody.
-func TestCancel(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 1, 0, nil)
+func TestCancel(t *testing.T) { overLanes(t, overCancel) }
+
+func overCancel(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 1, 0, nil)
 	started, release := make(chan struct{}), make(chan struct{})
 	b.workers[0].does(func(ctx context.Context, w *transport.Work, _ *transport.Result) error {
 		if w.Rows == 4 {
@@ -248,9 +256,10 @@ func TestCancel(t *testing.T) {
 }
 
 // TestLost: what membership knows ends a call that waits, and one that begins.
-func TestLost(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 2, 0, nil)
+func TestLost(t *testing.T) { overLanes(t, overLost) }
+
+func overLost(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 2, 0, nil)
 	cause := errors.New("no beat for 5 s")
 	b.workers[1].does(func(ctx context.Context, _ *transport.Work, _ *transport.Result) error {
 		b.members.setLost("w1", cause)
@@ -286,9 +295,10 @@ func TestAnsweredTwice(t *testing.T) {
 }
 
 // TestNewPlacement: a call uses the plan that is there when it begins.
-func TestNewPlacement(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, 2, 0, nil)
+func TestNewPlacement(t *testing.T) { overLanes(t, overNewPlacement) }
+
+func overNewPlacement(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 1, 2, 0, nil)
 	c := testCall(true, 32, someChoices(6))
 	if _, err := b.dispatcher.Compute(testContext(t), c); err != nil {
 		t.Fatal(err)
@@ -313,9 +323,10 @@ func TestNewPlacement(t *testing.T) {
 }
 
 // TestConcurrentCalls: calls from several goroutines are computed one after the other.
-func TestConcurrentCalls(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 2, 2, 0, nil)
+func TestConcurrentCalls(t *testing.T) { overLanes(t, overConcurrentCalls) }
+
+func overConcurrentCalls(t *testing.T, lane string) {
+	b := newLaneBench(t, lane, 2, 2, 0, nil)
 	var done sync.WaitGroup
 	for g := range 4 {
 		done.Go(func() {

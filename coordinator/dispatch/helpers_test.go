@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -214,6 +215,43 @@ func newBench(t testing.TB, parts, workers, payload int, change func(*Options)) 
 	}
 	t.Cleanup(b.dispatcher.Close)
 	return b
+}
+
+// newLaneBench is newBench with workers that are reached over a lane.
+func newLaneBench(t testing.TB, lane string, parts, workers, payload int, change func(*Options)) *bench {
+	t.Helper()
+	b := newBench(t, parts, workers, payload, change)
+	if lane == transport.LaneNATS {
+		return b
+	}
+	for i, r := range b.responders {
+		offer, err := r.OfferLane(t.Logf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := b.workers[i].id
+		if err := b.requester.UseLane(testContext(t), id, "i-"+id, offer, nil); err != nil {
+			t.Fatal(err)
+		}
+		if b.requester.Lane(id) != lane {
+			t.Fatalf("worker %s is reached over %s", id, b.requester.Lane(id))
+		}
+	}
+	return b
+}
+
+// overLanes runs a test over each lane.
+func overLanes(t *testing.T, test func(t *testing.T, lane string)) {
+	t.Parallel()
+	for _, lane := range []string{transport.LaneNATS, transport.LaneLocal} {
+		t.Run("lane="+lane, func(t *testing.T) {
+			t.Parallel()
+			if lane == transport.LaneLocal && runtime.GOOS != "linux" {
+				t.Skip("the local lane needs Linux")
+			}
+			test(t, lane)
+		})
+	}
 }
 
 func (b *bench) addWorker(t testing.TB, id string) {
