@@ -75,6 +75,7 @@ type Dispatcher struct {
 	wait     waiter
 	request  uint64
 	sent     []time.Time // per active worker
+	gone     []bool      // per active worker: nobody listens; the next tick says so, or why if that is known by then
 	probed   time.Duration
 	failedBy []int32 // per row: the worker (number) whose error is in RowErr
 }
@@ -158,7 +159,7 @@ func (d *Dispatcher) prepare(call *engine.ExpertCall) error {
 func (d *Dispatcher) sendAndGather(ctx context.Context, call *engine.ExpertCall) (stats engine.ExpertStats, err error) {
 	active := d.split.active
 	d.wait.start(len(active))
-	d.sent, d.probed = d.sent[:0], 0
+	d.sent, d.gone, d.probed = d.sent[:0], d.gone[:0], 0
 	term := d.o.Members.Term()
 	for _, number := range active {
 		id, w := d.owners.workers[number], &d.split.shares[number].work
@@ -170,7 +171,7 @@ func (d *Dispatcher) sendAndGather(ctx context.Context, call *engine.ExpertCall)
 		if err != nil {
 			return stats, &WorkerError{id, call.Layer, err.Error(), err}
 		}
-		d.sent = append(d.sent, time.Now())
+		d.sent, d.gone = append(d.sent, time.Now()), append(d.gone, false)
 	}
 	for last := d.sent[0]; ; {
 		reply, ok := d.exchange.Receive(ctx, d.ticker.C)
@@ -201,7 +202,13 @@ func (d *Dispatcher) tick(passed time.Duration) verdict {
 		if d.wait.states[i].answered {
 			continue
 		}
-		if err := d.o.Members.Lost(d.owners.workers[number]); err != nil {
+		id := d.owners.workers[number]
+		err := d.o.Members.Lost(id)
+		if err == nil && d.gone[i] {
+			d.o.Members.Unreachable(id)
+			err = transport.ErrNoWorker
+		}
+		if err != nil {
 			return d.wait.step(event{kind: failed, worker: i, reason: err.Error(), err: err})
 		}
 	}
@@ -233,10 +240,10 @@ func (d *Dispatcher) take(call *engine.ExpertCall, reply *transport.Reply, stats
 	}
 	h := &d.split.shares[d.split.active[i]]
 	switch r := reply.Result; {
+	case errors.Is(reply.Err, transport.ErrNoWorker): // of a process that was killed, its parent knows more in a moment
+		d.gone[i] = true
+		return verdict{}
 	case reply.Err != nil:
-		if errors.Is(reply.Err, transport.ErrNoWorker) {
-			d.o.Members.Unreachable(reply.Worker)
-		}
 		return d.wait.step(event{kind: failed, worker: i, reason: reason(reply.Err), err: reply.Err})
 	case r == nil:
 		return d.wait.step(event{kind: progressed, worker: i})
