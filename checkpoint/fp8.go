@@ -90,3 +90,16 @@ func (t Tensor) blockFP8Range(i, from int, dst []float32) {
 		}
 	}
 }
+
+// BlockFP8 tells whether the tensor is a matrix of e4m3 bytes with block scales, which StoredFP8 reads.
+func (t Tensor) BlockFP8() bool { return t.scales != nil }
+
+// StoredFP8 stores the e4m3 bytes of the columns [from, from+len(codes)) of row i as they are, and the scales of their groups of 128
+// columns; from is a multiple of 128. It panics like Row.
+func (t Tensor) StoredFP8(i, from int, codes []byte, scales []float32) {
+	if !t.BlockFP8() || i < 0 || i >= t.Rows() || from < 0 || from%fp8Block != 0 || from+len(codes) > t.Columns() || len(scales) != blocks(len(codes)) {
+		panic(fmt.Sprintf("checkpoint: %d bytes and %d scales from column %d of row %d of %s, %s %v", len(codes), len(scales), from, i, t.Name, t.DType, t.Shape))
+	}
+	copy(codes, t.Data[i*t.Shape[1]+from:])
+	t.scales.RowRange(i/fp8Block, from/fp8Block, scales)
+}

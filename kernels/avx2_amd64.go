@@ -18,6 +18,7 @@ var avx2 = Set{
 		multiplyFloat:     multiplyFloatAVX2,
 		multiplyQ8:        multiplyIntegerAVX2,
 		multiplyQ4:        multiplyIntegerAVX2,
+		multiplyFP8:       multiplyFloatAVX2,
 		siluMultiply:      siluMultiplyVectors,
 		rmsNorm:           rmsNormVectors,
 		rotate:            rotateVectors,

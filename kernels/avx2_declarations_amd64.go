@@ -55,6 +55,12 @@ func f32Rows1AVX2(acc *float32, weights *byte, x0 *float32, columns int)
 //go:noescape
 func bf16Rows1AVX2(acc *float32, weights *byte, x0 *float32, columns int)
 
+// fp8Rows1AVX2 adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes
+// apart), panel by panel of 128 columns.
+//
+//go:noescape
+func fp8Rows1AVX2(acc *float32, weights *byte, x0 *float32, columns int)
+
 // f32Rows2AVX2 adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes
 // apart), panel by panel of 256 columns.
 //
@@ -67,6 +73,12 @@ func f32Rows2AVX2(acc *float32, stride int, weights *byte, x0 *float32, x1 *floa
 //go:noescape
 func bf16Rows2AVX2(acc *float32, stride int, weights *byte, x0 *float32, x1 *float32, columns int)
 
+// fp8Rows2AVX2 adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes
+// apart), panel by panel of 128 columns.
+//
+//go:noescape
+func fp8Rows2AVX2(acc *float32, stride int, weights *byte, x0 *float32, x1 *float32, columns int)
+
 // f32Rows3AVX2 adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes
 // apart), panel by panel of 256 columns.
 //
@@ -78,6 +90,12 @@ func f32Rows3AVX2(acc *float32, stride int, weights *byte, x0 *float32, x1 *floa
 //
 //go:noescape
 func bf16Rows3AVX2(acc *float32, stride int, weights *byte, x0 *float32, x1 *float32, x2 *float32, columns int)
+
+// fp8Rows3AVX2 adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes
+// apart), panel by panel of 128 columns.
+//
+//go:noescape
+func fp8Rows3AVX2(acc *float32, stride int, weights *byte, x0 *float32, x1 *float32, x2 *float32, columns int)
 
 // largestBitsAVX2 is the largest of the bits of |x|; n is a positive multiple of 8.
 //

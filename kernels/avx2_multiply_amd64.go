@@ -116,6 +116,10 @@ func multiplyFloatAVX2(dst []float32, stride int, m Matrix, a *Activations, rows
 
 func floatTileAVX2(t tile, block []byte, a *Activations, f Format) {
 	t.clear()
+	if f == FP8 {
+		fp8TileAVX2(t, block, a)
+		return
+	}
 	size, step := blockBytes(f, 1), callColumnF32
 	if f == BF16 {
 		step = callColumnB16

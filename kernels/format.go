@@ -14,6 +14,7 @@ const (
 	BF16                   // bfloat16: the upper 16 bits of a float32
 	Q8                     // unsigned bytes (code+128), groups of GroupColumns inputs with one bfloat16 scale
 	Q4                     // 4-bit codes (code+8), groups of Q4GroupColumns inputs with one bfloat16 scale
+	FP8                    // e4m3 bytes, groups of FP8GroupColumns inputs with one float32 scale
 )
 
 const (
@@ -21,6 +22,8 @@ const (
 	GroupColumns = 64
 	// Q4GroupColumns is the number of input columns of a q4 matrix that share one scale. Two of them make a group of activations.
 	Q4GroupColumns = 32
+	// FP8GroupColumns is the number of input columns of an fp8 matrix that share one scale.
+	FP8GroupColumns = 128
 	// BlockOutputs is the number of outputs that are packed side by side.
 	BlockOutputs = 32
 	// PanelColumns is the number of columns after which a float format restarts its accumulator.
@@ -29,10 +32,10 @@ const (
 	LayoutVersion = 1
 )
 
-var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8", Q4: "q4"}
+var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8", Q4: "q4", FP8: "fp8"}
 
 // Formats lists all formats, the most exact first.
-func Formats() []Format { return []Format{F32, BF16, Q8, Q4} }
+func Formats() []Format { return []Format{F32, BF16, Q8, FP8, Q4} }
 
 // FormatNames are the names of all formats, for help texts: "f32, bf16, q8 or q4".
 func FormatNames() string {
@@ -70,6 +73,11 @@ func (f Format) Quantized() bool { return f == Q8 || f == Q4 }
 // FourBits says whether the weights are codes of 4 bits: dense weights are then better kept in q8 (DESIGN §3).
 func (f Format) FourBits() bool { return f == Q4 }
 
-// PartUnit is the number of intermediate columns that may not be divided between two parts of an expert. It is 64 for
-// every format (ARCHITECTURE.md says why not 256 for the float formats).
-func (f Format) PartUnit() int { return 64 }
+// PartUnit is the number of intermediate columns that may not be divided between two parts of an expert. It is 64
+// (ARCHITECTURE.md says why not 256 for the float formats), and for fp8 its group of 128.
+func (f Format) PartUnit() int {
+	if f == FP8 {
+		return FP8GroupColumns
+	}
+	return 64
+}

@@ -11,6 +11,7 @@ var generic = Set{
 		multiplyFloat:     multiplyFloatGeneric,
 		multiplyQ8:        multiplyQ8Generic,
 		multiplyQ4:        multiplyQ4Generic,
+		multiplyFP8:       multiplyFP8Generic,
 		siluMultiply:      siluMultiplyGeneric,
 		rmsNorm:           rmsNormGeneric,
 		rotate:            rotateGeneric,

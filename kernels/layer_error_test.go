@@ -11,7 +11,7 @@ func TestErrorOfALayer(t *testing.T) {
 	t.Parallel()
 	const hidden, intermediate, experts = 512, 256, 8
 	s := best()
-	bounds := map[Format]float64{F32: 0, BF16: 0.005, Q8: 0.025, Q4: 0.18}
+	bounds := map[Format]float64{F32: 0, BF16: 0.005, Q8: 0.025, FP8: 0.06, Q4: 0.18}
 	type method struct {
 		name   string
 		format Format

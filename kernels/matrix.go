@@ -12,6 +12,8 @@ import "fmt"
 //	           the code of the first quad in its lower four bits and the one of the second quad, four columns on, in its
 //	           upper four (128 bytes). The last group has as many pairs as it needs; missing columns hold the code 8,
 //	           which is zero.
+//	fp8        for each group of 128 columns: 32 float32 scales (128 bytes), then for each column the 32 outputs side by side
+//	           (32 bytes). A matrix of an odd number of columns has one more, of zeros.
 //
 // All numbers are little-endian. Every matrix is a multiple of 64 bytes long.
 const (
@@ -24,6 +26,8 @@ const (
 
 	q4GroupQuads   = Q4GroupColumns / quadColumns
 	q4GroupBytes   = scaleBytes + q4GroupQuads/2*quadBytes
+	fp8ScaleBytes  = 4 * BlockOutputs
+	fp8GroupBytes  = fp8ScaleBytes + FP8GroupColumns*BlockOutputs
 	q4Offset       = 8 // a stored code is code + q4Offset
 	q4SmallestCode = -8
 	q4LargestCode  = 7
@@ -50,6 +54,8 @@ func blockBytes(f Format, columns int) int {
 		return columns * BlockOutputs * 2
 	case Q8:
 		return Groups(columns)*scaleBytes + (columns+quadColumns-1)/quadColumns*quadBytes
+	case FP8:
+		return fp8Groups(columns)*fp8ScaleBytes + (columns+1)&^1*BlockOutputs
 	case Q4:
 		return q4Groups(columns)*scaleBytes + (columns+2*quadColumns-1)/(2*quadColumns)*quadBytes
 	}
@@ -65,3 +71,6 @@ func (m Matrix) block(output int) []byte {
 
 // q4Groups is the number of scales of an output in q4.
 func q4Groups(columns int) int { return (columns + Q4GroupColumns - 1) / Q4GroupColumns }
+
+// fp8Groups is the number of scales of an output in fp8.
+func fp8Groups(columns int) int { return (columns + FP8GroupColumns - 1) / FP8GroupColumns }

@@ -17,6 +17,9 @@ var ErrWeight = errors.New("weight can't be packed")
 // q8: the scale of an output and group is bfloat16(maxabs/127), codes are round-half-even(w/scale). A group whose scale
 // would be denormal is zeros.
 //
+// fp8: the scale of an output and group is maxabs/448, bytes are w/scale rounded to e4m3, half to even. A group whose scale would
+// be denormal is zeros. PackStored keeps bytes and scales as a checkpoint has them.
+//
 // q4: see quantizeWeightsQ4Generic.
 func Pack(m Matrix, row func(output int, dst []float32)) error {
 	if want := MatrixBytes(m.Format, m.Outputs, m.Columns); len(m.Data) != want {
@@ -27,6 +30,8 @@ func Pack(m Matrix, row func(output int, dst []float32)) error {
 	switch m.Format {
 	case Q8:
 		p.codes, p.scales = make([]byte, PaddedColumns(m.Columns)), make([]uint16, Groups(m.Columns))
+	case FP8:
+		p.codes, p.floatScales = make([]byte, m.Columns), make([]float32, fp8Groups(m.Columns))
 	case Q4:
 		p.codes, p.scales = make([]byte, q4PaddedColumns(m.Columns)), make([]uint16, q4Groups(m.Columns))
 	}
@@ -49,10 +54,11 @@ func Pack(m Matrix, row func(output int, dst []float32)) error {
 
 // packer holds what Pack needs for a row. All implementations give the same bytes, so it takes the best.
 type packer struct {
-	m          Matrix
-	operations operations
-	codes      []byte // of one output
-	scales     []uint16
+	m           Matrix
+	operations  operations
+	codes       []byte // of one output
+	scales      []uint16
+	floatScales []float32 // fp8
 }
 
 // firstNotFinite is the index of the first infinity or NaN, or -1.
@@ -93,6 +99,9 @@ func (p *packer) row(output int, weights []float32) int {
 				codes = codes[quadColumns:]
 			}
 		}
+	case FP8:
+		quantizeWeightsFP8(p.codes, p.floatScales, weights)
+		storeFP8(block, lane, p.codes, p.floatScales)
 	case Q4:
 		p.operations.quantizeWeightsQ4(p.codes, p.scales, weights)
 		storeQ4(block, lane, p.codes, p.scales)
@@ -114,6 +123,8 @@ func (m Matrix) Unpack(output int, dst []float32) {
 			quad := c % GroupColumns / quadColumns
 			code := int32(group[scaleBytes+quad*quadBytes+lane*quadColumns+c%quadColumns]) - codeOffset
 			dst[c] = float32(code) * fromBF16(binary.LittleEndian.Uint16(group[2*lane:]))
+		case FP8:
+			dst[c] = loadFP8(block, lane, c)
 		case Q4:
 			dst[c] = loadQ4(block, lane, c)
 		}

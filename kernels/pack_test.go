@@ -75,7 +75,7 @@ func TestMatrixBytes(t *testing.T) {
 	}{
 		{F32, 1, 1, 128}, {F32, 33, 10, 2 * 32 * 10 * 4}, {BF16, 32, 3, 192}, {Q8, 32, 64, 64 + 16*128},
 		{Q8, 32, 65, 2*64 + 17*128}, {Q8, 33, 5, 2 * (64 + 2*128)}, {Q8, 0, 64, 0},
-		{Q4, 32, 64, 2 * (64 + 4*128)}, {Q4, 33, 37, 2 * (2*64 + 5*128)}, {Q4, 1, 44, 2*64 + 6*128},
+		{FP8, 32, 128, 128 + 128*32}, {FP8, 33, 131, 2 * (2*128 + 132*32)}, {Q4, 32, 64, 2 * (64 + 4*128)}, {Q4, 33, 37, 2 * (2*64 + 5*128)}, {Q4, 1, 44, 2*64 + 6*128},
 	} {
 		if got := MatrixBytes(c.f, c.outputs, c.columns); got != c.want || got%64 != 0 {
 			t.Errorf("MatrixBytes(%v, %d, %d) = %d, want %d", c.f, c.outputs, c.columns, got, c.want)
@@ -128,6 +128,17 @@ func expectedWeight(f Format, row []float32, column int) (want float32, toleranc
 		}
 		// half a step; the scale is rounded by up to 2^-9, which makes the largest code's value as far off
 		return row[column], largest/127*0.501 + largest*0x1p-8
+	case FP8:
+		from := column / FP8GroupColumns * FP8GroupColumns
+		largest := 0.0
+		for _, w := range row[from:min(from+FP8GroupColumns, len(row))] {
+			largest = max(largest, math.Abs(float64(w)))
+		}
+		if largest/448 < 0x1p-126*(1+0x1p-20) {
+			return row[column], largest // zeros, or around the limit
+		}
+		// half a step of 3 bits of fraction, or of the smallest numbers
+		return row[column], max(math.Abs(float64(row[column]))/16, largest/448*0x1p-10) * 1.001
 	case Q4:
 		from := column / Q4GroupColumns * Q4GroupColumns
 		largest, squares := 0.0, 0.0

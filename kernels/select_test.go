@@ -100,7 +100,7 @@ func TestParseFormat(t *testing.T) {
 			t.Errorf("ParseFormat(%q) = %v, %v", f, got, err)
 		}
 	}
-	if _, err := ParseFormat("q9"); err == nil || !strings.Contains(err.Error(), `"q9"; valid: f32, bf16, q8, q4`) {
+	if _, err := ParseFormat("q9"); err == nil || !strings.Contains(err.Error(), `"q9"; valid: f32, bf16, q8, fp8, q4`) {
 		t.Errorf("an unknown format: %v", err)
 	}
 	if got := Format(99).String(); got != "Format(99)" {

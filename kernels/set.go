@@ -19,7 +19,7 @@ type operations struct {
 	// quantizeWeightsQ4 fills the codes (one a byte, padding included) and bfloat16 scales of one output.
 	quantizeWeightsQ4 func(codes []byte, scales []uint16, weights []float32)
 	// Products of some blocks with some rows; see Set.Multiply.
-	multiplyFloat, multiplyQ8, multiplyQ4 multiplyFunc
+	multiplyFloat, multiplyQ8, multiplyQ4, multiplyFP8 multiplyFunc
 
 	siluMultiply func(dst, gate, up []float32)
 	rmsNorm      func(dst, x, weight []float32, epsilon float32)
@@ -77,6 +77,8 @@ func (s *Set) Multiply(dst []float32, stride int, m Matrix, a *Activations, rows
 	switch m.Format {
 	case Q8:
 		s.operations.multiplyQ8(dst, stride, m, a, rows, from, to)
+	case FP8:
+		s.operations.multiplyFP8(dst, stride, m, a, rows, from, to)
 	case Q4:
 		s.operations.multiplyQ4(dst, stride, m, a, rows, from, to)
 	default:

@@ -4,6 +4,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/moepool/moepool/checkpoint"
@@ -18,15 +19,20 @@ func TestGoldens(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	for _, name := range []string{"qwen3_moe", "qwen3_moe_nonorm", "qwen3_moe_tied", "qwen3_moe_sharded", "qwen2_moe", "qwen2_moe_dense_mix",
-		"mixtral", "mixtral_swa", "qwen3_moe_fp8"} {
+		"mixtral", "mixtral_swa", "qwen3_moe_fp8", "qwen3_moe_fp8/stored"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			format := kernels.F32
+			name, stored := strings.CutSuffix(name, "/stored")
+			if stored {
+				format = kernels.FP8
+			}
 			golden, err := checkpoint.OpenTensors(tiny(name) + "/golden.safetensors")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer golden.Close()
-			c := setup{model: tiny(name), format: kernels.F32, parts: 1, workers: 2, threads: 1, server: server}.open(t)
+			c := setup{model: tiny(name), format: format, kv: "f32", parts: 1, workers: 2, threads: 1, server: server}.open(t)
 			vocabulary := c.Checkpoint.Config().Vocabulary
 			for _, p := range []string{"p0.", "p1."} {
 				prompt := goldenInts(t, golden, p+"input_ids")

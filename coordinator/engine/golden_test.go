@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/router"
@@ -64,10 +65,14 @@ func TestGolden(t *testing.T) {
 			}
 			t.Run(name+"/"+config, func(t *testing.T) {
 				t.Parallel()
-				checkGolden(t, withConfig(t, testdata+"tiny/"+name, config))
+				checkGolden(t, withConfig(t, testdata+"tiny/"+name, config), kernels.F32)
 			})
 		}
 	}
+	t.Run("qwen3_moe_fp8/as stored", func(t *testing.T) {
+		t.Parallel()
+		checkGolden(t, testdata+"tiny/qwen3_moe_fp8", kernels.FP8)
+	})
 }
 
 // withConfig gives a folder like dir whose config.json is another file of it.
@@ -100,12 +105,13 @@ func withConfig(t *testing.T, dir, config string) string {
 	return copied
 }
 
-func checkGolden(t *testing.T, dir string) {
+func checkGolden(t *testing.T, dir string, format kernels.Format) {
 	g := openGolden(t, filepath.Join(dir, "golden.safetensors"))
 	cp := openCheckpoint(t, dir)
 	routed := make([][]router.Choice, len(cp.Config().Layers))
-	x := newExperts(t, cp, selectSet(t, ""), kernels.F32, 1)
-	e := newEngine(t, cp, x, kernels.F32, func(o *engine.Options) {
+	x := newExperts(t, cp, selectSet(t, ""), format, 1)
+	e := newEngine(t, cp, x, format, func(o *engine.Options) {
+		o.KVFormat = attention.F32
 		o.Observer = func(layer int, choices []router.Choice) { routed[layer] = cloneChoices(choices) }
 	})
 	for p := range 2 {

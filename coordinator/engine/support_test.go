@@ -64,19 +64,23 @@ func packExpert(t testing.TB, cp *checkpoint.Checkpoint, layer, expert int, form
 	shape := kernels.ExpertShape{Format: format, Hidden: c.Hidden, Intermediate: to - from}
 	packed := shape.Split(make([]byte, shape.Bytes()))
 	names := c.Expert(layer, expert)
-	pack := func(m kernels.Matrix, name string, row func(w checkpoint.Tensor, output int, dst []float32)) {
+	pack := func(m kernels.Matrix, name string, first, column int) {
 		w, err := cp.Tensor(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := kernels.Pack(m, func(output int, dst []float32) { row(w, output, dst) }); err != nil {
+		if format == kernels.FP8 && w.BlockFP8() {
+			err = kernels.PackStored(m, func(output int, codes []byte, scales []float32) { w.StoredFP8(first+output, column, codes, scales) })
+		} else {
+			err = kernels.Pack(m, func(output int, dst []float32) { w.RowRange(first+output, column, dst) })
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	inner := func(w checkpoint.Tensor, output int, dst []float32) { w.Row(from+output, dst) }
-	pack(packed.Gate, names.Gate, inner)
-	pack(packed.Up, names.Up, inner)
-	pack(packed.Down, names.Down, func(w checkpoint.Tensor, output int, dst []float32) { w.RowRange(output, from, dst) })
+	pack(packed.Gate, names.Gate, from, 0)
+	pack(packed.Up, names.Up, from, 0)
+	pack(packed.Down, names.Down, 0, from)
 	return packed
 }
 

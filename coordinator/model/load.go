@@ -103,7 +103,12 @@ func (s slice) pack() error {
 	f, columns := s.packed.Format, s.packed.Columns
 	from, to := kernels.MatrixBytes(f, s.from, columns), kernels.MatrixBytes(f, s.to, columns)
 	part := kernels.Matrix{Format: f, Outputs: s.to - s.from, Columns: columns, Data: s.packed.Data[from:to:to]}
-	err := kernels.Pack(part, func(output int, dst []float32) { s.tensor.Row(s.from+output, dst) })
+	var err error
+	if f == kernels.FP8 && s.tensor.BlockFP8() { // as it is stored
+		err = kernels.PackStored(part, func(output int, codes []byte, scales []float32) { s.tensor.StoredFP8(s.from+output, 0, codes, scales) })
+	} else {
+		err = kernels.Pack(part, func(output int, dst []float32) { s.tensor.Row(s.from+output, dst) })
+	}
 	if err != nil {
 		return fmt.Errorf("%s: tensor %s, counted from output row %d: %w", s.tensor.File, s.tensor.Name, s.from, err)
 	}

@@ -107,18 +107,27 @@ func (p *planner) projection(name, bias string, into *Projection, outputs, colum
 	p.optionalVector(bias, &into.Bias, outputs)
 }
 
+// matrix plans a matrix in the model's format. What a checkpoint in FP8 leaves unquantised (the LM head) stays so with fp8.
 func (p *planner) matrix(name string, into *kernels.Matrix, outputs, columns int) {
-	p.pack(name, into, outputs, columns, func(checkpoint.DType) kernels.Format { return p.format })
+	p.pack(name, into, outputs, columns, func(d checkpoint.DType) kernels.Format {
+		if p.format == kernels.FP8 && p.cp.Config().BlockFP8 && d != checkpoint.F8E4M3 {
+			return storedFormat(d)
+		}
+		return p.format
+	})
 }
 
-// stored plans a matrix that keeps its precision: float32 holds every float16 exactly.
+// stored plans a matrix that keeps its precision.
 func (p *planner) stored(name string, into *kernels.Matrix, outputs, columns int) {
-	p.pack(name, into, outputs, columns, func(d checkpoint.DType) kernels.Format {
-		if d == checkpoint.BF16 {
-			return kernels.BF16
-		}
-		return kernels.F32
-	})
+	p.pack(name, into, outputs, columns, storedFormat)
+}
+
+// storedFormat holds every value of a type exactly: float32 does so for float16.
+func storedFormat(d checkpoint.DType) kernels.Format {
+	if d == checkpoint.BF16 {
+		return kernels.BF16
+	}
+	return kernels.F32
 }
 
 func (p *planner) pack(name string, into *kernels.Matrix, outputs, columns int, format func(checkpoint.DType) kernels.Format) {

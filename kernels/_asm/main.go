@@ -20,6 +20,7 @@ func main() {
 	for rows := 1; rows <= 3; rows++ {
 		float(f32, rows)
 		float(bf16, rows)
+		float(fp8, rows)
 	}
 
 	largestBits()

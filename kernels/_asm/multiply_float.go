@@ -12,19 +12,32 @@ const panelColumns = 256
 
 // floatFormat is how a float kernel reads the 32 weights of a column.
 type floatFormat struct {
-	name        string
-	columnBytes int
-	load        func(m Mem, v int) VecVirtual // weights 8v to 8v+7 of the column at m
+	name         string
+	columnBytes  int
+	panelColumns int
+	scaled       bool                          // a panel begins with 32 float32 scales
+	load         func(m Mem, v int) VecVirtual // weights 8v to 8v+7 of the column at m
 }
 
-var f32 = floatFormat{"f32", 4 * blockOutputs, func(m Mem, v int) VecVirtual {
+var f32 = floatFormat{"f32", 4 * blockOutputs, panelColumns, false, func(m Mem, v int) VecVirtual {
 	w := YMM()
 	VMOVUPS(m.Offset(32*v), w)
 	return w
 }}
 
-var bf16 = floatFormat{"bf16", 2 * blockOutputs, func(m Mem, v int) VecVirtual {
+var bf16 = floatFormat{"bf16", 2 * blockOutputs, panelColumns, false, func(m Mem, v int) VecVirtual {
 	return weightScales(m.Offset(16 * v)) // weights are widened as scales are
+}}
+
+// fp8 weights are e4m3 bytes: moved to where a float32 has sign, exponent and fraction, they are 2^120 too small (denormal ones too).
+var fp8 = floatFormat{"fp8", blockOutputs, 128, true, func(m Mem, v int) VecVirtual {
+	w := YMM()
+	VPMOVZXBD(m.Offset(8*v), w)
+	VPSLLD(Imm(24), w, w)
+	VPSRAD(Imm(4), w, w)
+	VPAND(repeat32("e4m3Mask", 0x87f00000), w, w)
+	VMULPS(repeat32("e4m3Unbias", (127+120)<<23), w, w)
+	return w
 }}
 
 // float emits the kernel of a format for a number of rows: rows x 32 sums stay in registers for a panel.
@@ -40,7 +53,7 @@ func float(f floatFormat, rows int) {
 	}
 	TEXT(name, NOSPLIT, signature+", columns int)")
 	Doc(name+" adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes",
-		"apart), panel by panel of 256 columns.")
+		fmt.Sprintf("apart), panel by panel of %d columns.", f.panelColumns))
 	Pragma("noescape")
 
 	acc := Load(Param("acc"), GP64())
@@ -83,10 +96,16 @@ func float(f floatFormat, rows int) {
 	}
 
 	Label("panel")
-	MOVQ(U32(panelColumns), count)
+	MOVQ(U32(f.panelColumns), count)
 	CMPQ(columns, count)
 	CMOVQLT(columns, count)
 	SUBQ(count, columns)
+	var scales Register
+	if f.scaled {
+		scales = GP64()
+		MOVQ(weights, scales)
+		ADDQ(U32(4*blockOutputs), weights)
+	}
 	for r := range sums {
 		for _, sum := range sums[r] {
 			VXORPS(sum, sum, sum)
@@ -115,6 +134,13 @@ func float(f floatFormat, rows int) {
 	for r := range sums {
 		for v, sum := range sums[r] {
 			m := Mem{Base: target, Disp: 32 * v}
+			if f.scaled {
+				total := YMM()
+				VMOVUPS(m, total)
+				VFMADD231PS(Mem{Base: scales, Disp: 32 * v}, sum, total)
+				VMOVUPS(total, m)
+				continue
+			}
 			VADDPS(m, sum, sum)
 			VMOVUPS(sum, m)
 		}

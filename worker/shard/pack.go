@@ -158,14 +158,22 @@ func packExpert(cp *checkpoint.Checkpoint, shape kernels.ExpertShape, layer, exp
 	}
 	gate, up, down := tensors[0], tensors[1], tensors[2]
 	e := shape.Split(dst)
-	if err := kernels.Pack(e.Gate, func(output int, row []float32) { gate.Row(from+output, row) }); err != nil {
+	if err := packMatrix(e.Gate, gate, from, 0); err != nil {
 		return fmt.Errorf("%s: %w", names.Gate, err)
 	}
-	if err := kernels.Pack(e.Up, func(output int, row []float32) { up.Row(from+output, row) }); err != nil {
+	if err := packMatrix(e.Up, up, from, 0); err != nil {
 		return fmt.Errorf("%s: %w", names.Up, err)
 	}
-	if err := kernels.Pack(e.Down, func(output int, row []float32) { down.RowRange(output, from, row) }); err != nil {
+	if err := packMatrix(e.Down, down, 0, from); err != nil {
 		return fmt.Errorf("%s: %w", names.Down, err)
 	}
 	return nil
+}
+
+// packMatrix packs the part of a tensor that begins at a row and column. FP8 stays as it is stored where the format is fp8.
+func packMatrix(m kernels.Matrix, t checkpoint.Tensor, row, column int) error {
+	if m.Format == kernels.FP8 && t.BlockFP8() {
+		return kernels.PackStored(m, func(output int, codes []byte, scales []float32) { t.StoredFP8(row+output, column, codes, scales) })
+	}
+	return kernels.Pack(m, func(output int, weights []float32) { t.RowRange(row+output, column, weights) })
 }
