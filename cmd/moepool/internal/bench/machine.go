@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -17,7 +18,7 @@ import (
 type Machine struct {
 	CPUs   []int         // one of each core: thread i is pinned to CPUs[i]
 	Bytes  int           // of memory to read, much more than the caches hold
-	Passes int           // over the memory, and repetitions of the loops
+	Passes int           // over the memory, in each way of reading
 	Time   time.Duration // of one repetition of a loop
 	Memory Memory        // what may be taken
 
@@ -29,7 +30,7 @@ const DefaultBytes = 1 << 30
 
 // NewMachine measures with threads on the given CPUs.
 func NewMachine(cpus []int, bytes int, memory Memory) *Machine {
-	return &Machine{CPUs: cpus, Bytes: bytes, Passes: 10, Time: 10 * time.Millisecond, Memory: memory, loops: bestLoops()}
+	return &Machine{CPUs: cpus, Bytes: bytes, Passes: 3, Time: 2 * time.Millisecond, Memory: memory, loops: bestLoops()}
 }
 
 // Roofline is what some threads together can do at most.
@@ -92,15 +93,21 @@ var patterns = []struct{ streams, ahead int }{{1, 0}, {1, 2048}, {4, 0}, {4, 102
 // callBytes is what one call of the reader reads: some 10 µs.
 const callBytes = 256 << 10
 
-// read lets each thread read its own share, in memory that it touched first, several times in each way.
+// pieceBytes of its share a thread reads in one timed stretch, of about a millisecond: with other work on the machine, some stretches go
+// undisturbed. Pieces are taken in turn, so that no cache holds one when its turn comes.
+const pieceBytes = 32 << 20
+
+// read lets each thread read its own share, in memory that it touched first, piece by piece, several times in each way.
 func (m *Machine) read(ctx context.Context, threads int) (Row, error) {
 	share := m.Bytes / threads / (4 * callBytes) * (4 * callBytes)
+	piece := min(share, pieceBytes)
 	if share == 0 {
 		return Row{}, fmt.Errorf("%d bytes of memory for %d threads: at least %d bytes each are needed", m.Bytes, threads, 4*callBytes)
 	}
 	if err := m.Memory.Check(int64(share)*int64(threads), "memory to read"); err != nil {
 		return Row{}, err
 	}
+	share = share / piece * piece
 	data, free, err := arena.Anonymous(share*threads, "bench: memory to read")
 	if err != nil {
 		return Row{}, err
@@ -113,9 +120,10 @@ func (m *Machine) read(ctx context.Context, threads int) (Row, error) {
 	var best, all []time.Duration
 	for _, p := range patterns {
 		all = all[:0]
-		for range m.Passes {
+		for i := range m.Passes * (share / piece) {
+			at := i * piece % share
 			d, err := together(m.CPUs[:threads], func(thread int) error {
-				return m.readShare(ctx, part(thread), p.streams, p.ahead)
+				return m.readShare(ctx, part(thread)[at:at+piece], p.streams, p.ahead)
 			})
 			if err != nil {
 				return Row{}, err
@@ -126,7 +134,7 @@ func (m *Machine) read(ctx context.Context, threads int) (Row, error) {
 			best = append([]time.Duration(nil), all...)
 		}
 	}
-	bytes := float64(share) * float64(threads)
+	bytes := float64(piece) * float64(threads)
 	return Row{
 		Test: "read", Kernels: m.loops.read.feature, Threads: threads,
 		BestMS: known(Best(best)), MedianMS: known(Median(best)), GBPS: known(bytes / Best(best) / 1e6),
@@ -168,13 +176,16 @@ func (m *Machine) readShare(ctx context.Context, data []byte, streams, ahead int
 	return nil
 }
 
+// loopRepetitions of a loop are measured.
+const loopRepetitions = 40
+
 // compute runs a loop on some threads for a while, several times.
 func (m *Machine) compute(ctx context.Context, test string, threads int, l loop) (Row, error) {
 	calls, err := m.callsFor(ctx, l)
 	if err != nil {
 		return Row{}, err
 	}
-	times := make([]time.Duration, m.Passes)
+	times := make([]time.Duration, loopRepetitions)
 	for i := range times {
 		times[i], err = together(m.CPUs[:threads], func(int) error {
 			for range calls {
@@ -209,24 +220,39 @@ func (m *Machine) callsFor(ctx context.Context, l loop) (int, error) {
 	return max(1, int(m.Time/slices.Min(times))), nil
 }
 
-// together runs work on a thread per CPU, pinned to it where that is permitted, and gives the time from the common start to the last end.
+// together runs work on a thread per CPU, pinned to it where that is permitted, and gives the time from the first start to the last end.
 func together(cpus []int, work func(thread int) error) (time.Duration, error) {
+	type span struct{ start, end time.Time }
 	var group errgroup.Group
-	ready, begin := make(chan struct{}, len(cpus)), make(chan struct{})
+	var arrived atomic.Int64
+	spans := make([]span, len(cpus))
 	for thread, cpu := range cpus {
 		group.Go(func() error {
 			runtime.LockOSThread()  // for good: the thread ends with this goroutine, and its affinity with it
 			_ = numa.PinThread(cpu) // without permission the kernel places it
-			ready <- struct{}{}
-			<-begin
-			return work(thread)
+			arrived.Add(1)
+			for since := time.Now(); arrived.Load() < int64(len(cpus)) && time.Since(since) < longestWait; {
+				runtime.Gosched() // where there are fewer processors (GOMAXPROCS) than threads, the others must get theirs
+			}
+			s := &spans[thread]
+			s.start = time.Now()
+			err := work(thread)
+			s.end = time.Now()
+			return err
 		})
 	}
-	for range cpus {
-		<-ready
-	}
-	start := time.Now()
-	close(begin)
 	err := group.Wait()
-	return max(time.Since(start), time.Nanosecond), err
+	first, last := spans[0].start, spans[0].end
+	for _, s := range spans {
+		if s.start.Before(first) {
+			first = s.start
+		}
+		if s.end.After(last) {
+			last = s.end
+		}
+	}
+	return max(last.Sub(first), time.Nanosecond), err
 }
+
+// longestWait of a thread for the others: one that can't come is not waited for.
+const longestWait = 20 * time.Millisecond

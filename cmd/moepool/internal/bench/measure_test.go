@@ -76,7 +76,7 @@ func TestMachine(t *testing.T) {
 	cpus := allowedCPUs(t)
 	for _, l := range []loops{plainLoops, bestLoops()} {
 		m := NewMachine(cpus, 4<<20, Memory{})
-		m.loops, m.Passes, m.Time = l, 2, time.Millisecond
+		m.loops, m.Passes, m.Time = l, 2, 100*time.Microsecond
 		var rows []Row
 		roof, err := m.Measure(t.Context(), 1, func(r Row) { rows = append(rows, r) })
 		if err != nil {
