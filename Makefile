@@ -11,7 +11,7 @@ demo: build
 	./bin/moepool run --max-tokens 64 "And it came to pass in those days, that"
 
 test:
-	go test ./...
+	go test -timeout 30m ./...
 	@echo "Skipped here, for lack of what they need (.ci/run has it all):"
 	@go test -v -count=1 -run 'VM|NUMA|Carved' ./arena ./numa ./worker ./cmd/moepool 2>&1 | grep -E 'SKIP' | sort -u || echo "  nothing"
 
