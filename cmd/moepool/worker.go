@@ -73,8 +73,7 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	binding, bound := numa.Bound()
-	if !bound {
+	if _, bound := numa.Bound(); !bound {
 		// Threads that Go started before main keep their own policy, so the process starts anew under the node's.
 		node, err := topology.Node(f.node)
 		if err != nil {
@@ -87,9 +86,6 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 		return numa.ExecPinned(node, f.arena.strictNUMA, append([]string{self}, os.Args[1:]...), os.Environ())
 	}
 	log := newLogger(!f.quiet)
-	for _, problem := range binding.Problems {
-		log.Printf("warning: %s", problem)
-	}
 	dir, format, set, err := f.model.resolve(cmd.Context())
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/moepool/moepool/coordinator/budget"
@@ -119,7 +120,7 @@ func Run(ctx context.Context, e Engine, seq *engine.Sequence, decoder *tokenizer
 		r.Tokens = append(r.Tokens, token)
 		r.Decode = time.Since(firstToken)
 
-		end := isEnd(q.EndTokens, token)
+		end := slices.Contains(q.EndTokens, int(token))
 		piece := Piece{Token: token}
 		if !end {
 			piece.Text = text.next(token)
@@ -186,13 +187,4 @@ func step(ctx context.Context, e Engine, seq *engine.Sequence, tokens []int32, p
 		return nil, err
 	}
 	return out[0].Logits, out[0].Err
-}
-
-func isEnd(ends []int, token int32) bool {
-	for _, e := range ends {
-		if int32(e) == token {
-			return true
-		}
-	}
-	return false
 }

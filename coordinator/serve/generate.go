@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"time"
 
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/generation"
@@ -42,6 +41,3 @@ func request(q *transport.GenerateRequest, prefillChunk int) coordinator.Request
 	}
 	return r
 }
-
-// shutdownTimeout is how long HTTP requests may take to end.
-const shutdownTimeout = time.Second

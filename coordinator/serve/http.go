@@ -13,6 +13,9 @@ import (
 	"github.com/moepool/moepool/coordinator"
 )
 
+// shutdownTimeout is how long HTTP requests may take to end.
+const shutdownTimeout = time.Second
+
 // HTTP serves /metrics (Prometheus), /healthz (the process lives) and /readyz (all workers that were asked for are ready) on
 // address until stop is called.
 func HTTP(address string, c *coordinator.Coordinator, m *Metrics) (listening string, stop func(), err error) {
