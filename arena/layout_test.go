@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "github.com/moepool/moepool/internal/propertyseed"
 )
 
 func TestBadGeometry(t *testing.T) {

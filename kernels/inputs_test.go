@@ -107,8 +107,8 @@ func (in *inputs) matrix(f Format, outputs, columns int) Matrix {
 	err := Pack(m, func(_ int, dst []float32) {
 		for i := range dst {
 			dst[i] = in.float()
-			if f == BF16 && in.kind != notFinite {
-				dst[i] = min(max(dst[i], -0x1.fep127), 0x1.fep127)
+			if in.kind != notFinite {
+				dst[i] = min(max(dst[i], -0x1p127), 0x1p127)
 			}
 		}
 	})

@@ -11,8 +11,8 @@ import (
 var ErrWeight = errors.New("weight can't be packed")
 
 // Pack fills m.Data from rows of float32 weights: row(o, dst) stores the Columns weights of output o into dst. Rows are asked
-// for once each, in ascending order. An infinite weight or a NaN, or a finite one that bfloat16 rounds to infinity, is an
-// ErrWeight that names the output; m.Data is then undefined.
+// for once each, in ascending order. An infinite weight or a NaN, or a finite one that the format would turn into
+// infinity (of bf16 and q4 some above 2^127), is an ErrWeight that names the output; m.Data is then undefined.
 //
 // q8: the scale of an output and group is bfloat16(maxabs/127), codes are round-half-even(w/scale). A group whose scale
 // would be denormal is zeros.
@@ -71,6 +71,23 @@ func firstNotFinite(x []float32) int {
 	return -1
 }
 
+// firstOverflowQ4 is the column of the largest weight of the first group in which a code's value would be infinite, or -1.
+func firstOverflowQ4(weights []float32, scales []uint16) int {
+	for g, scale := range scales {
+		if !math.IsInf(float64(fromBF16(scale)*q4SmallestCode), 0) {
+			continue
+		}
+		largest := g * Q4GroupColumns
+		for c := largest; c < min((g+1)*Q4GroupColumns, len(weights)); c++ {
+			if math.Abs(float64(weights[c])) > math.Abs(float64(weights[largest])) {
+				largest = c
+			}
+		}
+		return largest
+	}
+	return -1
+}
+
 // row stores the finite weights of one output; it gives the first column that the format can't hold, or -1.
 func (p *packer) row(output int, weights []float32) int {
 	block, lane := p.m.block(output), output%BlockOutputs
@@ -104,6 +121,9 @@ func (p *packer) row(output int, weights []float32) int {
 		storeFP8(block, lane, p.codes, p.floatScales)
 	case Q4:
 		p.operations.quantizeWeightsQ4(p.codes, p.scales, weights)
+		if column := firstOverflowQ4(weights, p.scales); column >= 0 {
+			return column
+		}
 		storeQ4(block, lane, p.codes, p.scales)
 	}
 	return -1

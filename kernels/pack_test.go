@@ -93,7 +93,7 @@ func TestUnpackGivesWhatWasPacked(t *testing.T) {
 		for o := range weights {
 			weights[o] = make([]float32, columns)
 			for c := range weights[o] {
-				weights[o][c] = min(max(in.float(), -0x1.fep127), 0x1.fep127)
+				weights[o][c] = min(max(in.float(), -0x1p127), 0x1p127)
 			}
 		}
 		got := make([]float32, columns)
@@ -182,10 +182,15 @@ func TestPackRefusesWhatItCannotHold(t *testing.T) {
 			t.Errorf("%v with a short buffer: %v", f, err)
 		}
 	}
-	large := Matrix{BF16, 1, 1, make([]byte, MatrixBytes(BF16, 1, 1))}
-	err := Pack(large, func(_ int, dst []float32) { dst[0] = math.MaxFloat32 })
-	if !errors.Is(err, ErrWeight) || !strings.Contains(err.Error(), "out of range for bf16") {
-		t.Errorf("a float32 that rounds to an infinite bfloat16: %v", err)
+	for _, f := range []Format{BF16, Q4} {
+		large := Matrix{f, 1, 70, make([]byte, MatrixBytes(f, 1, 70))}
+		err := Pack(large, func(_ int, dst []float32) {
+			clear(dst)
+			dst[67], dst[66] = math.MaxFloat32, 1
+		})
+		if !errors.Is(err, ErrWeight) || !strings.Contains(err.Error(), "row 0, column 67 is 3.4028235e+38, out of range for "+f.String()) {
+			t.Errorf("%v with a float32 that becomes infinite: %v", f, err)
+		}
 	}
 }
 

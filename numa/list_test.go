@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	_ "github.com/moepool/moepool/internal/propertyseed"
+
 	"github.com/moepool/moepool/numa"
 )
 

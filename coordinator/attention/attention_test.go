@@ -10,6 +10,8 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	_ "github.com/moepool/moepool/internal/propertyseed"
+
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 )

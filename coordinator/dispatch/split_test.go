@@ -12,6 +12,8 @@ import (
 	"github.com/moepool/moepool/coordinator/router"
 	"github.com/moepool/moepool/kernels"
 	"pgregory.net/rapid"
+
+	_ "github.com/moepool/moepool/internal/propertyseed"
 )
 
 const (

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "github.com/moepool/moepool/internal/propertyseed"
 )
 
 // Whatever the pieces, the text that comes out is the text up to the stop string.

@@ -6,6 +6,8 @@ import (
 	"github.com/moepool/moepool/coordinator/placement"
 	"github.com/moepool/moepool/transport"
 	"pgregory.net/rapid"
+
+	_ "github.com/moepool/moepool/internal/propertyseed"
 )
 
 // TestResidency: an expert is resident if all its parts are; snapshots don't change; a worker speaks only for what it owns.

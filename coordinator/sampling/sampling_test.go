@@ -9,6 +9,8 @@ import (
 
 	"github.com/moepool/moepool/kernels"
 	"pgregory.net/rapid"
+
+	_ "github.com/moepool/moepool/internal/propertyseed"
 )
 
 var (

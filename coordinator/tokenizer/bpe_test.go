@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	_ "github.com/moepool/moepool/internal/propertyseed"
 )
 
 // slowMerge is BPE as it is defined: find the best pair anywhere, merge it, start again.

@@ -10,6 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	_ "github.com/moepool/moepool/internal/propertyseed"
+
 	"github.com/moepool/moepool/checkpoint/synth"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
