@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The demo model's perplexity on its held-out text: float32 as transformers computes it, q8 within 1 % of that.
+// The demo model's perplexity on its held-out text: float32 as transformers computes it, q8 within 1 % of that; and the divergence of
+// formats from it.
 func TestEvalDemo(t *testing.T) {
 	t.Parallel()
 	var reference struct {
@@ -17,26 +18,67 @@ func TestEvalDemo(t *testing.T) {
 		Tokens     int     `json:"predicted_tokens"`
 	}
 	readJSON(t, "../../testdata/demo/reference.json", &reference)
-	for format, within := range map[string]float64{"f32": 1e-4, "q8": 0.01, "q4": 0.02} {
+	for format, bound := range map[string]struct{ perplexity, kld float64 }{"q8": {0.01, 0.0015}, "q4": {0.02, 0.015}} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && format == "f32" {
-				t.Skip("SKIPPED: long")
+			arguments := []string{"eval", "--json", "--format", format, "--arena-dir", "none", "../../testdata/demo/heldout.txt"}
+			if !testing.Short() { // twice the time
+				arguments = append(arguments, "--reference-format", "f32")
 			}
 			var rows []evalRow
-			mustUnmarshal(t, moepool(t, "eval", "--json", "--format", format, "--arena-dir", "none", "../../testdata/demo/heldout.txt"), &rows)
+			mustUnmarshal(t, moepool(t, arguments...), &rows)
 			if len(rows) != 1 || rows[0].Format != format || rows[0].Tokens != reference.Tokens {
 				t.Fatalf("rows %+v, the reference predicts %d tokens", rows, reference.Tokens)
 			}
-			off := rows[0].Perplexity/reference.Perplexity - 1
-			t.Logf("%s: perplexity %.4f, reference %.4f (%+.4f %%)", format, rows[0].Perplexity, reference.Perplexity, 100*off)
-			if math.Abs(off) > within {
-				t.Errorf("more than %g away", within)
-			}
+			requireNear(t, format, rows[0].Perplexity, reference.Perplexity, bound.perplexity)
 			if p := math.Exp(rows[0].NLL / float64(rows[0].Tokens)); math.Abs(p-rows[0].Perplexity) > 1e-9*p {
 				t.Errorf("perplexity %v is not exp(nll/tokens) = %v", rows[0].Perplexity, p)
 			}
+			d := rows[0].DivergenceRow
+			if d == nil {
+				if !testing.Short() {
+					t.Error("no divergence")
+				}
+				return
+			}
+			requireNear(t, "f32", d.ReferencePerplexity, reference.Perplexity, 1e-4)
+			t.Logf("%+v", *d)
+			if !(d.KLDMean > 0 && d.KLDMean <= bound.kld) {
+				t.Errorf("mean KLD %v, want at most %v", d.KLDMean, bound.kld)
+			}
+			if d.Reference != "f32" || d.KLDP999 < d.KLDMean || d.KLDMax < d.KLDP999 || d.RMSDeltaP <= 0 || d.SameTopP < 0.9 || d.SameTopP >= 1 {
+				t.Errorf("divergence %+v", *d)
+			}
 		})
+	}
+}
+
+func requireNear(t *testing.T, what string, perplexity, reference, within float64) {
+	t.Helper()
+	off := perplexity/reference - 1
+	t.Logf("%s: perplexity %.4f, reference %.4f (%+.4f %%)", what, perplexity, reference, 100*off)
+	if math.Abs(off) > within {
+		t.Errorf("%s: perplexity %v is more than %g away from %v", what, perplexity, within, reference)
+	}
+}
+
+// A run against itself diverges nowhere, and a budget shows. A reference needs a valid format.
+func TestEvalReference(t *testing.T) {
+	t.Parallel()
+	text := writeFile(t, "And it came to pass in those days, that there went out a decree.")
+	evaluate := func(more ...string) evalRow {
+		var rows []evalRow
+		mustUnmarshal(t, moepool(t, append([]string{"eval", "--json", "--format", "q8", "--reference-format", "q8", "--arena-dir", "none", text}, more...)...), &rows)
+		return rows[0]
+	}
+	if r := evaluate(); r.KLDMax != 0 || r.RMSDeltaP != 0 || r.SameTopP != 1 || r.ReferencePerplexity != r.Perplexity {
+		t.Errorf("against itself: %+v %+v", r, r.DivergenceRow)
+	}
+	if r := evaluate("--expert-budget", "1", "--budget-prefill", "--budget-residency", "none"); !(r.KLDMean > 0) || r.ReferencePerplexity == r.Perplexity {
+		t.Errorf("with a budget: %+v %+v", r, r.DivergenceRow)
+	}
+	for _, flags := range [][]string{{"--reference-format", "q5"}, {"--reference-format", "f32", "--reference-dense-format", "q5"}, {"--reference-dense-format", "q8"}} {
+		moepoolFails(t, exitUsage, append([]string{"eval", text}, flags...)...)
 	}
 }
 
