@@ -15,6 +15,14 @@ func main() {
 	for rows := 1; rows <= q8TileRows; rows++ {
 		q8(rows)
 	}
+	q4Terms()
+	q4Unpack()
+	for rows := 1; rows <= q8TileRows; rows++ {
+		q4(rows)
+		if rows >= q4PanelRows {
+			q4Panel(rows)
+		}
+	}
 	for rows := 1; rows <= floatTileRows; rows++ {
 		float(f32, rows)
 		float(bf16, rows)
