@@ -1,21 +1,25 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/model"
 	"github.com/moepool/moepool/coordinator/router"
 	"github.com/moepool/moepool/kernels"
 )
 
 // batch is the step in progress. Its memory is used again by the next one.
 type batch struct {
-	chunks []Chunk
-	failed []error     // per chunk
-	logits [][]float32 // per chunk
-	layer  int         // in progress, for messages; the number of layers in the LM head
+	chunks    []Chunk
+	failed    []error      // per chunk
+	logits    [][]float32  // per chunk
+	allLogits []float32    // [rows, vocabulary]
+	layer     int          // in progress, for messages; the number of layers in the LM head
+	weights   *model.Layer // of the layer in progress
 
 	// Rows of chunks that have not failed, in the order of chunks and positions.
 	rows     int
@@ -41,9 +45,14 @@ type batch struct {
 
 	floats, codes kernels.Activations // of normed; which of them are valid depends on the formats that a layer needs
 	inner         kernels.Activations // of attended, of the inside of a feed-forward network
-	products      []product
-	jobs          []job
 	call          ExpertCall
+	ctx           context.Context // of call, beside a shared expert
+
+	// The run in progress on the team.
+	products   []product
+	jobs       []job
+	multiplied int // rows of products
+	pass       rowFunc
 }
 
 // begin makes rows of the chunks; a chunk that can't be computed fails here.
@@ -83,7 +92,7 @@ func (b *batch) begin(e *Engine, chunks []Chunk) {
 
 // end forgets the callers' values.
 func (b *batch) end() {
-	b.chunks = nil
+	b.chunks, b.ctx, b.allLogits = nil, nil, nil
 	clear(b.failed)
 	clear(b.logits)
 	clear(b.attention)

@@ -34,6 +34,12 @@ type Engine struct {
 	closed bool
 	batch  batch
 
+	// The team's jobs on the batch, and what computes routed experts beside a shared one: values made once, so that steps allocate nothing
+	// for them.
+	embedJob, rowJob, productJob func(i, thread int) error
+	routedJob                    func()
+	routedDone                   chan error
+
 	counting sync.Mutex
 	totals   Totals
 }
@@ -50,6 +56,8 @@ func New(cp *checkpoint.Checkpoint, o Options) (*Engine, error) {
 		cacheShape:  attention.Shape{Layers: len(c.Layers), KVHeads: c.KVHeads, HeadDim: c.HeadDim, Format: o.KVFormat},
 		frequencies: kernels.InverseFrequencies(c.RopeTheta, c.HeadDim),
 	}
+	e.embedJob, e.rowJob, e.productJob, e.routedJob = e.runEmbed, e.runRows, e.runProduct, e.runRouted
+	e.routedDone = make(chan error, 1)
 	for p := range o.Parts {
 		if o.ExpertFormat == 0 {
 			break // a model without routed experts

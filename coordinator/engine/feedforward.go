@@ -12,37 +12,21 @@ import (
 
 // feedForward adds a layer's experts, or its dense feed-forward network, to the residual stream.
 func (e *Engine) feedForward(ctx context.Context, b *batch, l *model.Layer, residency Residency) error {
-	c, set := e.config, e.options.Kernels
-	needFloats := l.Router != nil || !e.options.DenseFormat.Quantized()
-	needCodes := l.Router != nil && e.options.ExpertFormat.Quantized() || (l.Dense != nil || l.Shared != nil) && e.options.DenseFormat.Quantized()
-	if needFloats {
-		b.floats.Reset(false, b.rows, c.Hidden)
+	floats, codes := e.feedForwardForms(l)
+	if floats {
+		b.floats.Reset(false, b.rows, e.config.Hidden)
 	}
-	if needCodes {
-		b.codes.Reset(true, b.rows, c.Hidden)
+	if codes {
+		b.codes.Reset(true, b.rows, e.config.Hidden)
 	}
-	err := e.rowPass(b, func(row int) (err error) {
-		normed := at(b.normed, row, c.Hidden)
-		set.RMSNorm(normed, at(b.hidden, row, c.Hidden), l.PostAttentionNorm, c.NormEpsilon)
-		if needFloats {
-			err = set.Prepare(&b.floats, row, normed)
-		}
-		if needCodes && err == nil {
-			err = set.Prepare(&b.codes, row, normed)
-		}
-		return err
-	})
-	if err != nil {
+	if err := e.rowPass(b, normAttended); err != nil {
 		return err
 	}
 	if l.Dense != nil {
 		if err := e.dense(b, l.Dense, b.out); err != nil {
 			return fmt.Errorf("feed-forward network: %w", err)
 		}
-		return e.rowPass(b, func(row int) error {
-			set.Add(at(b.hidden, row, c.Hidden), at(b.out, row, c.Hidden))
-			return nil
-		})
+		return e.rowPass(b, addDense)
 	}
 	if err := e.route(b, l, residency); err != nil {
 		return fmt.Errorf("router: %w", err)
@@ -50,39 +34,73 @@ func (e *Engine) feedForward(ctx context.Context, b *batch, l *model.Layer, resi
 	if err := e.experts(ctx, b, l); err != nil {
 		return err
 	}
-	// The order at the end of a layer: routed total, + gate·shared, + residual (DESIGN §2).
-	return e.rowPass(b, func(row int) error {
-		out := at(b.out, row, c.Hidden)
-		set.FromFixed(out, at(b.sums, row, c.Hidden))
-		switch {
-		case l.SharedGate != nil:
-			set.AddScaled(out, at(b.shared, row, c.Hidden), kernels.Sigmoid(b.sharedGate[row]))
-		case l.Shared != nil:
-			set.Add(out, at(b.shared, row, c.Hidden))
-		}
-		set.Add(at(b.hidden, row, c.Hidden), out)
-		return nil
-	})
+	return e.rowPass(b, addExperts)
+}
+
+// feedForwardForms says in which forms a layer's rows are needed.
+func (e *Engine) feedForwardForms(l *model.Layer) (floats, codes bool) {
+	dense := e.options.DenseFormat.Quantized()
+	floats = l.Router != nil || !dense
+	codes = l.Router != nil && e.options.ExpertFormat.Quantized() || (l.Dense != nil || l.Shared != nil) && dense
+	return floats, codes
+}
+
+// normAttended prepares a row for router, experts and dense feed-forward network.
+func normAttended(e *Engine, b *batch, row int) (err error) {
+	c, set := e.config, e.options.Kernels
+	floats, codes := e.feedForwardForms(b.weights)
+	normed := at(b.normed, row, c.Hidden)
+	set.RMSNorm(normed, at(b.hidden, row, c.Hidden), b.weights.PostAttentionNorm, c.NormEpsilon)
+	if floats {
+		err = set.Prepare(&b.floats, row, normed)
+	}
+	if codes && err == nil {
+		err = set.Prepare(&b.codes, row, normed)
+	}
+	return err
+}
+
+func addDense(e *Engine, b *batch, row int) error {
+	e.options.Kernels.Add(at(b.hidden, row, e.config.Hidden), at(b.out, row, e.config.Hidden))
+	return nil
+}
+
+// addExperts ends a layer, in this order: routed total, + gate·shared, + residual (DESIGN §2).
+func addExperts(e *Engine, b *batch, row int) error {
+	c, set, l := e.config, e.options.Kernels, b.weights
+	out := at(b.out, row, c.Hidden)
+	set.FromFixed(out, at(b.sums, row, c.Hidden))
+	switch {
+	case l.SharedGate != nil:
+		set.AddScaled(out, at(b.shared, row, c.Hidden), kernels.Sigmoid(b.sharedGate[row]))
+	case l.Shared != nil:
+		set.Add(out, at(b.shared, row, c.Hidden))
+	}
+	set.Add(at(b.hidden, row, c.Hidden), out)
+	return nil
 }
 
 // dense computes a feed-forward network of the prepared rows into dst [rows, hidden].
 func (e *Engine) dense(b *batch, f *model.FeedForward, dst []float32) error {
-	set, width := e.options.Kernels, f.Gate.Outputs
+	width := f.Gate.Outputs
 	b.gate, b.up = resize(b.gate, b.rows*width), resize(b.up, b.rows*width)
 	x := b.activations(e.options.DenseFormat)
 	if err := e.multiply(b, b.rows, product{b.gate, f.Gate, x}, product{b.up, f.Up, x}); err != nil {
 		return err
 	}
 	b.inner.Reset(e.options.DenseFormat.Quantized(), b.rows, width)
-	err := e.rowPass(b, func(row int) error {
-		gate := at(b.gate, row, width)
-		set.SiLUMultiply(gate, gate, at(b.up, row, width))
-		return set.Prepare(&b.inner, row, gate)
-	})
-	if err != nil {
+	if err := e.rowPass(b, activate); err != nil {
 		return err
 	}
 	return e.multiply(b, b.rows, product{dst, f.Down, &b.inner})
+}
+
+// activate computes silu(gate)·up of a row and prepares it for the down product.
+func activate(e *Engine, b *batch, row int) error {
+	set, width := e.options.Kernels, b.inner.Columns
+	gate := at(b.gate, row, width)
+	set.SiLUMultiply(gate, gate, at(b.up, row, width))
+	return set.Prepare(&b.inner, row, gate)
 }
 
 // route chooses the experts of each row and applies the budget. A failed row wants none.
@@ -98,15 +116,7 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 	if err := e.multiply(b, b.rows, products...); err != nil {
 		return err
 	}
-	err := e.rowPass(b, func(row int) error {
-		scores := at(b.scores, row, c.Experts)
-		if !finite(scores) {
-			return fmt.Errorf("router scores: %w", kernels.ErrNotFinite)
-		}
-		router.TopK(e.options.Kernels, &b.choices[row], scores, c.TopK, c.NormalizeTopK)
-		return nil
-	})
-	if err != nil {
+	if err := e.rowPass(b, choose); err != nil {
 		return err
 	}
 	for row := range b.rows {
@@ -125,6 +135,17 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 	return nil
 }
 
+// choose is the router's choice for a row.
+func choose(e *Engine, b *batch, row int) error {
+	c := e.config
+	scores := at(b.scores, row, c.Experts)
+	if !finite(scores) {
+		return fmt.Errorf("router scores: %w", kernels.ErrNotFinite)
+	}
+	router.TopK(e.options.Kernels, &b.choices[row], scores, c.TopK, c.NormalizeTopK)
+	return nil
+}
+
 // experts computes the routed experts, and meanwhile the shared one.
 func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 	c := e.config
@@ -138,25 +159,17 @@ func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 		RowErr:  resize(b.call.RowErr, b.rows),
 	}
 	clear(b.call.RowErr)
-	compute := func() error {
-		stats, err := e.options.Experts.Compute(ctx, &b.call)
-		e.countExperts(stats)
-		if err != nil {
-			return fmt.Errorf("experts: %w", err)
-		}
-		return nil
-	}
 	if l.Shared == nil {
-		if err := compute(); err != nil {
+		if err := e.routed(ctx, b); err != nil {
 			return err
 		}
 	} else {
-		routed := make(chan error, 1)
-		go func() { routed <- compute() }()
+		b.ctx = ctx
+		go e.routedJob()
 		b.shared = resize(b.shared, b.rows*c.Hidden)
 		err := e.dense(b, l.Shared, b.shared)
 		// Compute ends by itself, with deadlines of its own: its memory is this batch's, so it is always waited for.
-		if routedErr := <-routed; routedErr != nil {
+		if routedErr := <-e.routedDone; routedErr != nil {
 			return routedErr
 		}
 		if err != nil {
@@ -167,6 +180,19 @@ func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 	b.fail()
 	return nil
 }
+
+// routed computes the routed experts of the batch's call.
+func (e *Engine) routed(ctx context.Context, b *batch) error {
+	stats, err := e.options.Experts.Compute(ctx, &b.call)
+	e.countExperts(stats)
+	if err != nil {
+		return fmt.Errorf("experts: %w", err)
+	}
+	return nil
+}
+
+// runRouted computes them beside the shared expert.
+func (e *Engine) runRouted() { e.routedDone <- e.routed(e.batch.ctx, &e.batch) }
 
 // finite says whether all of x are numbers.
 func finite(x []float32) bool {

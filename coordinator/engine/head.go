@@ -8,15 +8,9 @@ import (
 
 // head computes the logits of the wanted positions.
 func (e *Engine) head(b *batch) error {
-	c, set := e.config, e.options.Kernels
+	c := e.config
 	// What no later layer looks at is looked at here, whether its logits are wanted or not.
-	err := e.rowPass(b, func(row int) error {
-		if !finite(at(b.hidden, row, c.Hidden)) {
-			return kernels.ErrNotFinite
-		}
-		return nil
-	})
-	if err != nil {
+	if err := e.rowPass(b, checkHidden); err != nil {
 		return err
 	}
 	b.compact(c)
@@ -27,25 +21,15 @@ func (e *Engine) head(b *batch) error {
 
 	x := b.activations(e.options.DenseFormat)
 	x.Reset(e.options.DenseFormat.Quantized(), b.rows, c.Hidden)
-	err = e.rowPass(b, func(row int) error {
-		normed := at(b.normed, row, c.Hidden)
-		set.RMSNorm(normed, at(b.hidden, row, c.Hidden), e.model.FinalNorm, c.NormEpsilon)
-		return set.Prepare(x, row, normed)
-	})
-	if err != nil {
+	if err := e.rowPass(b, normFinal); err != nil {
 		return err
 	}
 	logits := make([]float32, b.rows*c.Vocabulary)
 	if err := e.multiply(b, b.rows, product{logits, e.model.Head, x}); err != nil {
 		return err
 	}
-	err = e.rowPass(b, func(row int) error {
-		if !finite(at(logits, row, c.Vocabulary)) {
-			return fmt.Errorf("logits: %w", kernels.ErrNotFinite)
-		}
-		return nil
-	})
-	if err != nil {
+	b.allLogits = logits
+	if err := e.rowPass(b, checkLogits); err != nil {
 		return err
 	}
 	for from := 0; from < b.rows; {
@@ -55,6 +39,28 @@ func (e *Engine) head(b *batch) error {
 		}
 		b.logits[b.chunk[from]] = logits[from*c.Vocabulary : to*c.Vocabulary : to*c.Vocabulary]
 		from = to
+	}
+	return nil
+}
+
+func checkHidden(e *Engine, b *batch, row int) error {
+	if !finite(at(b.hidden, row, e.config.Hidden)) {
+		return kernels.ErrNotFinite
+	}
+	return nil
+}
+
+// normFinal prepares a row for the LM head.
+func normFinal(e *Engine, b *batch, row int) error {
+	c, set := e.config, e.options.Kernels
+	normed := at(b.normed, row, c.Hidden)
+	set.RMSNorm(normed, at(b.hidden, row, c.Hidden), e.model.FinalNorm, c.NormEpsilon)
+	return set.Prepare(b.activations(e.options.DenseFormat), row, normed)
+}
+
+func checkLogits(e *Engine, b *batch, row int) error {
+	if !finite(at(b.allLogits, row, e.config.Vocabulary)) {
+		return fmt.Errorf("logits: %w", kernels.ErrNotFinite)
 	}
 	return nil
 }

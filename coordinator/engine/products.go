@@ -24,12 +24,17 @@ const (
 func (e *Engine) multiply(b *batch, rows int, products ...product) error {
 	b.products = append(b.products[:0], products...)
 	b.jobs = cutProducts(b.jobs[:0], b.products, e.options.Team.Threads())
-	return e.options.Team.Run(len(b.jobs), func(i, _ int) error {
-		j := b.jobs[i]
-		p := &b.products[j.product]
-		e.options.Kernels.Multiply(p.dst, p.matrix.Outputs, p.matrix, p.x, b.index[:rows], j.from, j.to)
-		return nil
-	})
+	b.multiplied = rows
+	return e.options.Team.Run(len(b.jobs), e.productJob)
+}
+
+// runProduct is the team's job of multiply.
+func (e *Engine) runProduct(i, _ int) error {
+	b := &e.batch
+	j := b.jobs[i]
+	p := &b.products[j.product]
+	e.options.Kernels.Multiply(p.dst, p.matrix.Outputs, p.matrix, p.x, b.index[:b.multiplied], j.from, j.to)
+	return nil
 }
 
 // cutProducts appends the jobs of products for a number of threads. They become narrower towards the end (guided self-scheduling), so
@@ -61,30 +66,35 @@ const (
 	passRows = 4
 )
 
-// pass calls f for each of n rows, on the team where that is worth it. An error of f is one of the row.
-func (e *Engine) pass(b *batch, n int, f func(row int) error) error {
-	run := func(row int) {
-		if err := f(row); err != nil && b.rowErr[row] == nil {
-			b.rowErr[row] = err
-		}
-	}
-	if n <= inlineRows {
-		for row := range n {
-			run(row)
-		}
-		return nil
-	}
-	return e.options.Team.Run((n+passRows-1)/passRows, func(i, _ int) error {
-		for row := i * passRows; row < min((i+1)*passRows, n); row++ {
-			run(row)
-		}
-		return nil
-	})
-}
+// rowFunc computes something of one row of the batch. An error is one of the row.
+type rowFunc func(e *Engine, b *batch, row int) error
 
-// rowPass is a pass over the rows of the batch, after which sequences fail whose rows had an error.
-func (e *Engine) rowPass(b *batch, f func(row int) error) error {
-	err := e.pass(b, b.rows, f)
+// rowPass calls f for each row of the batch, on the team where that is worth it; sequences fail whose rows had an error.
+func (e *Engine) rowPass(b *batch, f rowFunc) error {
+	b.pass = f
+	var err error
+	if b.rows <= inlineRows {
+		for row := range b.rows {
+			e.runRow(b, row)
+		}
+	} else {
+		err = e.options.Team.Run((b.rows+passRows-1)/passRows, e.rowJob)
+	}
 	b.fail()
 	return err
+}
+
+// runRows is the team's job of rowPass.
+func (e *Engine) runRows(i, _ int) error {
+	b := &e.batch
+	for row := i * passRows; row < min((i+1)*passRows, b.rows); row++ {
+		e.runRow(b, row)
+	}
+	return nil
+}
+
+func (e *Engine) runRow(b *batch, row int) {
+	if err := b.pass(e, b, row); err != nil && b.rowErr[row] == nil {
+		b.rowErr[row] = err
+	}
 }

@@ -136,11 +136,11 @@ func (e *Engine) compute(ctx context.Context, b *batch) error {
 		if b.rows == 0 {
 			return nil
 		}
-		b.layer = i
-		if err := e.attend(b, &e.model.Layers[i]); err != nil {
+		b.layer, b.weights = i, &e.model.Layers[i]
+		if err := e.attend(b, b.weights); err != nil {
 			return fmt.Errorf("layer %d: attention: %w", i, err)
 		}
-		if err := e.feedForward(ctx, b, &e.model.Layers[i], residency); err != nil {
+		if err := e.feedForward(ctx, b, b.weights, residency); err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)
 		}
 	}
