@@ -20,7 +20,7 @@ func (e *Engine) runEmbed(row, _ int) error {
 	return nil
 }
 
-// attend adds a layer's attention to the residual stream.
+// attend adds a layer's attention to the residual stream. In the last layer it leaves only rows in the batch whose logits are wanted.
 func (e *Engine) attend(b *batch, l *model.Layer) error {
 	queries := e.config.Heads * e.config.HeadDim
 	x := b.activations(e.options.DenseFormat)
@@ -28,12 +28,18 @@ func (e *Engine) attend(b *batch, l *model.Layer) error {
 	if err := e.rowPass(b, normInput); err != nil {
 		return err
 	}
-	err := e.multiply(b, b.rows, product{b.queries, l.Q.Matrix, x}, product{b.keys, l.K.Matrix, x}, product{b.values, l.V.Matrix, x})
-	if err != nil {
-		return err
-	}
-	if err := e.rowPass(b, rotateAndStore); err != nil {
-		return err
+	if b.layer == len(e.model.Layers)-1 && !b.allWanted() {
+		if err := e.attendLast(b, l, x); err != nil || b.rows == 0 {
+			return err
+		}
+	} else {
+		err := e.multiply(b, b.rows, product{b.queries, l.Q.Matrix, x}, product{b.keys, l.K.Matrix, x}, product{b.values, l.V.Matrix, x})
+		if err != nil {
+			return err
+		}
+		if err := e.rowPass(b, rotateAndStore); err != nil {
+			return err
+		}
 	}
 
 	b.attention = b.attention[:0]
@@ -69,20 +75,22 @@ func normInput(e *Engine, b *batch, row int) error {
 
 // rotateAndStore finishes a row's queries, keys and values, and stores the latter two.
 func rotateAndStore(e *Engine, b *batch, row int) error {
-	rotateQueries(e, b, row)
-	storeKeys(e, b, row)
-	return nil
+	if err := rotateQueries(e, b, row); err != nil {
+		return err
+	}
+	return storeKeys(e, b, row)
 }
 
-func rotateQueries(e *Engine, b *batch, row int) {
+func rotateQueries(e *Engine, b *batch, row int) error {
 	c, set, l := e.config, e.options.Kernels, b.weights
 	q := at(b.queries, row, c.Heads*c.HeadDim)
 	addBias(set, q, l.Q.Bias)
 	normHeads(set, q, l.QNorm, c.NormEpsilon)
 	set.Rotate(q, c.HeadDim, at(b.cos, row, c.HeadDim/2), at(b.sin, row, c.HeadDim/2))
+	return nil
 }
 
-func storeKeys(e *Engine, b *batch, row int) {
+func storeKeys(e *Engine, b *batch, row int) error {
 	c, set, l := e.config, e.options.Kernels, b.weights
 	k, v := at(b.keys, row, c.KVHeads*c.HeadDim), at(b.values, row, c.KVHeads*c.HeadDim)
 	addBias(set, k, l.K.Bias)
@@ -90,6 +98,7 @@ func storeKeys(e *Engine, b *batch, row int) {
 	normHeads(set, k, l.KNorm, c.NormEpsilon)
 	set.Rotate(k, c.HeadDim, at(b.cos, row, c.HeadDim/2), at(b.sin, row, c.HeadDim/2))
 	b.chunks[b.chunk[row]].Sequence.cache.Store(set, b.layer, b.position[row], k, v)
+	return nil
 }
 
 // prepareAttended prepares a row for the output projection.

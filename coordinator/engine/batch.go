@@ -115,11 +115,17 @@ func (b *batch) fail() {
 // lost says whether a row's sequence has failed.
 func (b *batch) lost(row int) bool { return b.failed[b.chunk[row]] != nil }
 
-// compact takes the rows of failed sequences out of the batch. Between layers, all there is of a row is what is moved here.
+// compact takes the rows of failed sequences out of the batch.
 func (b *batch) compact(c *checkpoint.Config) {
+	b.keep(c, func(row int) bool { return !b.lost(row) })
+}
+
+// keep takes the rows out of the batch for which wanted is false; it is asked in ascending order, before rows from there on move.
+// Between layers, all there is of a row is what is moved here.
+func (b *batch) keep(c *checkpoint.Config, wanted func(row int) bool) {
 	kept := 0
 	for row := range b.rows {
-		if b.lost(row) {
+		if !wanted(row) {
 			continue
 		}
 		if kept != row {

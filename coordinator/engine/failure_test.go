@@ -22,8 +22,16 @@ const poison = 7 // the token whose embedding is infinite in poisoned
 // poisoned gives a synthetic model with one infinite number in the embedding of one token.
 func poisoned(t *testing.T) *checkpoint.Checkpoint {
 	t.Helper()
+	return changed(t, func(c *checkpoint.Config) string { return c.Embedding }, func(embedding []byte, c *checkpoint.Config) {
+		binary.LittleEndian.PutUint16(embedding[poison*c.Hidden*2+10:], 0x7f80)
+	})
+}
+
+// changed gives a synthetic model of which the stored bytes of one tensor are changed.
+func changed(t *testing.T, name func(c *checkpoint.Config) string, change func(tensor []byte, c *checkpoint.Config)) *checkpoint.Checkpoint {
+	t.Helper()
 	cp := synthetic(t, "qwen2_moe", nil)
-	embedding, err := cp.Tensor(cp.Config().Embedding)
+	tensor, err := cp.Tensor(name(cp.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,12 +40,11 @@ func poisoned(t *testing.T) *checkpoint.Checkpoint {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := bytes.Index(data, embedding.Data)
+	at := bytes.Index(data, tensor.Data)
 	if at < 0 {
-		t.Fatal("embedding not found")
+		t.Fatal("tensor not found")
 	}
-	width := cp.Config().Hidden * 2
-	binary.LittleEndian.PutUint16(data[at+poison*width+10:], 0x7f80)
+	change(data[at:at+len(tensor.Data)], cp.Config())
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{"model.safetensors": data, "config.json": read(t, cp.Dir(), "config.json")} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
@@ -141,8 +148,8 @@ func TestFailedRowsAreTakenOut(t *testing.T) {
 		}
 	})
 	_, err := e.Step(t.Context(), []engine.Chunk{
-		{Sequence: newSequence(t, e), Tokens: []int32{1, poison}},
-		{Sequence: newSequence(t, e), Tokens: []int32{2, 3}},
+		{Sequence: newSequence(t, e), Tokens: []int32{1, poison}, Logits: engine.AllLogits},
+		{Sequence: newSequence(t, e), Tokens: []int32{2, 3}, Logits: engine.AllLogits},
 	})
 	if err != nil {
 		t.Fatal(err)

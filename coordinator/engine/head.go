@@ -6,15 +6,10 @@ import (
 	"github.com/moepool/moepool/kernels"
 )
 
-// head computes the logits of the wanted positions.
+// head computes the logits of the rows: those of wanted positions are left.
 func (e *Engine) head(b *batch) error {
 	c := e.config
-	// What no later layer looks at is looked at here, whether its logits are wanted or not.
-	if err := e.rowPass(b, checkHidden); err != nil {
-		return err
-	}
 	b.compact(c)
-	b.keepWanted(c.Hidden)
 	if b.rows == 0 {
 		return nil
 	}
@@ -43,13 +38,6 @@ func (e *Engine) head(b *batch) error {
 	return nil
 }
 
-func checkHidden(e *Engine, b *batch, row int) error {
-	if !finite(at(b.hidden, row, e.config.Hidden)) {
-		return kernels.ErrNotFinite
-	}
-	return nil
-}
-
 // normFinal prepares a row for the LM head.
 func normFinal(e *Engine, b *batch, row int) error {
 	c, set := e.config, e.options.Kernels
@@ -63,20 +51,4 @@ func checkLogits(e *Engine, b *batch, row int) error {
 		return fmt.Errorf("logits: %w", kernels.ErrNotFinite)
 	}
 	return nil
-}
-
-// keepWanted takes the rows out of the batch whose logits are not wanted.
-func (b *batch) keepWanted(hidden int) {
-	kept := 0
-	for row := range b.rows {
-		last := row+1 == b.rows || b.chunk[row+1] != b.chunk[row]
-		wanted := b.chunks[b.chunk[row]].Logits
-		if wanted == NoLogits || wanted == LastLogits && !last {
-			continue
-		}
-		b.chunk[kept], b.position[kept] = b.chunk[row], b.position[row]
-		copy(at(b.hidden, kept, hidden), at(b.hidden, row, hidden))
-		kept++
-	}
-	b.rows = kept
 }

@@ -39,7 +39,8 @@ type Options struct {
 	// Progress is told the bytes of dense weights packed so far; it may be nil.
 	Progress func(done, total int64)
 	// Observer is told what the router chose in a layer, before the budget: a choice for each row of the batch, in the order of
-	// chunks and positions; rows of failed sequences are left out or empty. It must not keep or change the choices. It may be nil.
+	// chunks and positions; rows of failed sequences are left out or empty, and in the last layer those whose logits are not wanted are left
+	// out. It must not keep or change the choices. It may be nil.
 	Observer func(layer int, choices []router.Choice)
 }
 

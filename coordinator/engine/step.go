@@ -16,7 +16,8 @@ type Chunk struct {
 	Logits   LogitsWanted
 }
 
-// LogitsWanted says for which positions of a chunk the LM head is computed.
+// LogitsWanted says for which positions of a chunk the LM head is computed. Of the last layer, only keys and values are computed for
+// the others: there the router chooses nothing for them, a budget doesn't see them, and experts are not asked for them.
 type LogitsWanted uint8
 
 // What can be wanted.
@@ -139,6 +140,9 @@ func (e *Engine) compute(ctx context.Context, b *batch) error {
 		b.layer, b.weights = i, &e.model.Layers[i]
 		if err := e.attend(b, b.weights); err != nil {
 			return fmt.Errorf("layer %d: attention: %w", i, err)
+		}
+		if b.rows == 0 { // no logits are wanted
+			return nil
 		}
 		if err := e.feedForward(ctx, b, b.weights, residency); err != nil {
 			return fmt.Errorf("layer %d: %w", i, err)
