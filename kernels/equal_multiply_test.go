@@ -17,6 +17,7 @@ type product struct {
 	Outputs, Columns int
 	Rows             int // of the activations
 	Used             int // rows of the call, drawn from them
+	Spaced           int // or 0, Spaced, 2·Spaced, ... if positive
 	From, To         int
 	Kind             valueKind
 	RawCodes         bool // q8, q4: any bytes as weights, any finite scales
@@ -34,6 +35,9 @@ func (p product) compute(t testing.TB, s *Set) []float32 {
 	rows := make([]int32, p.Used)
 	for i := range rows {
 		rows[i] = int32(in.random.IntN(p.Rows))
+		if p.Spaced > 0 {
+			rows[i] = int32(i * p.Spaced)
+		}
 	}
 	const margin = 5
 	stride := p.To + in.random.IntN(9)
@@ -95,7 +99,7 @@ func TestMultiplyEqualsReference(t *testing.T) {
 						seed++
 						used := int(1 + seed%9)
 						kind := valueKind(seed) % notFinite
-						product{f, outputs, columns, used, used, 0, outputs, kind, seed%5 == 0, seed}.check(t, s)
+						product{f, outputs, columns, used, used, 0, 0, outputs, kind, seed%5 == 0, seed}.check(t, s)
 					}
 				}
 			})
@@ -108,7 +112,7 @@ func TestMultiplyEqualsReferenceOverManyCalls(t *testing.T) {
 	eachImplementation(t, func(t *testing.T, s *Set) {
 		for i, f := range Formats() {
 			for used := 1; used <= 4; used++ {
-				product{f, 33, 16384 + 70, 4, used, 0, 33, ordinary, false, uint64(10*used + i)}.check(t, s)
+				product{f, 33, 16384 + 70, 4, used, 0, 0, 33, ordinary, false, uint64(10*used + i)}.check(t, s)
 			}
 		}
 	})

@@ -55,6 +55,7 @@ func TestSelectWithoutAFeature(t *testing.T) {
 		{"avx512", "avx512dq", "avx512dq", "avx2", "auto, avx2, generic"},
 		{"avx512", "avx512_vnni", "avx512vnni", "avx2", "auto, avx2, generic"},
 		{"avx512", "avx2", "avx2", "generic", "auto, generic"},
+		{"amx", "avx512_vnni", "avx512vnni", "avx2", "auto, avx2, generic"},
 	} {
 		t.Run(c.kernels+" without "+c.feature, func(t *testing.T) {
 			t.Parallel()

@@ -5,7 +5,8 @@ package kernels
 // programming error and panic; sources and destinations overlap only where a method says that they may.
 type Set struct {
 	name       string
-	requires   []string // names of CPU features (Features)
+	requires   []string     // names of CPU features (Features)
+	permit     func() error // asks the operating system where that is needed, once a process; else nil
 	operations operations
 }
 
