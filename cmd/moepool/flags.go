@@ -44,14 +44,29 @@ func (f *modelFlags) resolve(ctx context.Context) (dir string, format kernels.Fo
 	if set, err = kernels.Select(f.kernels); err != nil {
 		return "", 0, nil, usageError{fmt.Errorf("--kernels: %w", err)}
 	}
-	if kernels.AMXEmulated() && os.Getenv(children.ParentPipeEnv) == "" { // once, not by each worker again
-		fmt.Fprintln(os.Stderr, "AMXTRAP=1: AMX counts as present, though this CPU has none")
+	if os.Getenv(children.ParentPipeEnv) == "" { // once, not by each worker again
+		if kernels.AMXEmulated() {
+			fmt.Fprintln(os.Stderr, "AMXTRAP=1: AMX counts as present, though this CPU has none")
+		}
+		if why := f.refused(); why != "" {
+			fmt.Fprintln(os.Stderr, why)
+		}
 	}
 	dir = f.model
 	if dir == "" {
 		dir, err = demo.Dir(ctx)
 	}
 	return dir, format, set, err
+}
+
+// refused says that the best kernels of this CPU are not used because the operating system refuses them; "" if it doesn't, or if other
+// kernels were asked for.
+func (f *modelFlags) refused() string {
+	err := kernels.AMXRefused()
+	if err == nil || f.kernels != "auto" && f.kernels != "" {
+		return ""
+	}
+	return fmt.Sprintf("kernels %s are used instead of amx: %v", kernels.Available()[0], err)
 }
 
 // coordinatorFlags configure the running model.

@@ -101,6 +101,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	report := newRunReport(result, failure, c.loaded)
 	policy, _ := f.local.coordinator.policy() // checked by startLocal
 	report.describe(c.Coordinator, policy, c.Engine.Totals())
+	if why := f.local.model.refused(); why != "" {
+		report.Notes = append(report.Notes, why)
+	}
 	return f.finish(cmd.OutOrStdout(), report, failure)
 }
 

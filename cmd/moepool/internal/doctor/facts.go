@@ -26,7 +26,8 @@ type Facts struct {
 	Runs     []string          `json:"kernels_available"` // best first
 	Chosen   string            `json:"kernels_chosen"`
 	Emulated bool              `json:"amx_emulated"`
-	HugeAnon string            `json:"huge_pages_anonymous"` // "always", "madvise", "never"
+	Refused  string            `json:"amx_refused,omitempty"` // why AMX may not be used that the CPU has
+	HugeAnon string            `json:"huge_pages_anonymous"`  // "always", "madvise", "never"
 	HugeTmp  string            `json:"huge_pages_tmpfs"`
 	MaxMaps  int               `json:"max_map_count"`
 	Lock     int64             `json:"memlock"` // bytes; -1 is unlimited
@@ -75,6 +76,9 @@ func gather(ctx context.Context, o *Options) (*Facts, error) {
 		Topology: topology, Cgroup: host.Cgroup(), Calls: numa.Try(),
 		Features: kernels.Features(), Runs: kernels.Available(), Chosen: o.Kernels.Name(), Emulated: kernels.AMXEmulated(),
 		Balances: host.NUMABalancing(), Threads: runtime.GOMAXPROCS(0),
+	}
+	if err := kernels.AMXRefused(); err != nil {
+		f.Refused = err.Error()
 	}
 	f.HugeAnon, f.HugeTmp = host.HugePages()
 	// Each of these has no value on some kernels, containers or systems: that is a fact too, zero.

@@ -80,7 +80,10 @@ func (f *findings) kernels(h *Facts) {
 		f.add(OK, "kernels", "", "%s", text)
 	}
 	f.add(OK, "cpu features", "", "%s; not %s", list(present), list(missing))
-	if h.Emulated {
+	switch {
+	case h.Refused != "":
+		f.add(Warn, "amx", "Linux 5.16 or later, and a sandbox that lets arch_prctl through", "not used, though it counts as present: %s", h.Refused)
+	case h.Emulated:
 		f.add(Warn, "amx", "unset AMXTRAP", "AMXTRAP=1: AMX counts as present though this CPU lacks it; it is emulated, slowly")
 	}
 }

@@ -89,6 +89,7 @@ func TestOneThingWrong(t *testing.T) {
 		{"generic only", func(h *Facts, _ *Fit) { h.Runs, h.Chosen = []string{"generic"}, "generic" }, Warn, "kernels", []string{"generic"}, "AVX2"},
 		{"slower kernels chosen", func(h *Facts, _ *Fit) { h.Chosen = "generic" }, Warn, "kernels", []string{"avx2 is quicker"}, "--kernels auto"},
 		{"emulated AMX", func(h *Facts, _ *Fit) { h.Emulated = true }, Warn, "amx", []string{"AMXTRAP=1"}, "unset AMXTRAP"},
+		{"refused AMX", func(h *Facts, _ *Fit) { h.Refused = "the kernel says no" }, Warn, "amx", []string{"not used", "the kernel says no"}, "arch_prctl"},
 		{"cpuset without a node's memory", func(h *Facts, _ *Fit) { h.MemNodes = []int{0} }, Warn, "node 1", []string{"4-7", "forbids"}, "cpuset-mems"},
 		{"no set_mempolicy", func(h *Facts, _ *Fit) { h.Calls.SetMempolicy = false }, Warn, "set_mempolicy", []string{"not permitted"}, "SYS_NICE"},
 		{"no mbind", func(h *Facts, _ *Fit) { h.Calls.Mbind = false }, Warn, "mbind", []string{"not permitted"}, "SYS_NICE"},
