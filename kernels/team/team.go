@@ -7,6 +7,7 @@
 //     belongs to the Go runtime; when a run begins on a CPU of another thread of the team, it moves to its own CPU first.
 //   - Threads 1 and up are goroutines of their own, locked to OS threads and pinned. One that wakes too late finds no jobs left
 //     and nobody waited for it.
+//   - The Go scheduler gets processors for other goroutines beside the threads (processors.go).
 //   - After a run these look out for the next one for at most spinTime, and only while that keeps paying off and every thread
 //     has a CPU of its own; then they sleep.
 //
@@ -61,7 +62,8 @@ func New(threads int, cpus []int) (*Team, error) {
 	t := &Team{pinned: len(cpus) > 0}
 	t.gate.init()
 	distinct := slices.Compact(slices.Sorted(slices.Values(cpus)))
-	t.spins = threads <= runtime.GOMAXPROCS(0) && threads <= runtime.NumCPU() && (len(cpus) == 0 || threads <= len(distinct))
+	t.spins = threads <= ownProcessors() && threads <= runtime.NumCPU() && (len(cpus) == 0 || threads <= len(distinct))
+	addThreads(threads)
 	started := make(chan error, threads)
 	for i := 1; i < threads; i++ {
 		h := &helper{team: t, thread: i, cpu: -1, credit: 1}
@@ -165,6 +167,7 @@ func (t *Team) Close() {
 		h.rouse()
 	}
 	t.ended.Wait()
+	addThreads(-t.Threads())
 }
 
 // caller puts the goroutine that calls Run on the CPU of thread 0.
