@@ -160,6 +160,7 @@ func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 	}
 	clear(b.call.RowErr)
 	if l.Shared == nil {
+		e.options.Team.Rest() // workers of this host need the CPUs now
 		if err := e.routed(ctx, b); err != nil {
 			return err
 		}

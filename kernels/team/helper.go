@@ -65,12 +65,19 @@ func (h *helper) main(seen uint32, started chan<- error) {
 // await waits until the round differs from the one that was seen last, and gives it.
 func (h *helper) await(seen uint32) uint32 {
 	changed := func() bool { return h.team.round.Load() != seen }
-	if h.team.spins && h.credit > 0 {
-		if spinUntil(changed) {
+	resting := h.team.resting.Load()
+	if h.team.spins && h.credit > 0 && !resting {
+		ended := spinUntil(func() bool {
+			resting = h.team.resting.Load()
+			return resting || changed()
+		})
+		switch {
+		case ended && !resting:
 			h.credit = min(h.credit+1, maxCredit)
 			return h.team.round.Load()
+		case !ended:
+			h.credit--
 		}
-		h.credit--
 	}
 	slept := time.Now()
 	h.sleep(changed)

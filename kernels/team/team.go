@@ -9,7 +9,7 @@
 //     and nobody waited for it.
 //   - The Go scheduler gets processors for other goroutines beside the threads (processors.go).
 //   - After a run these look out for the next one for at most spinTime, and only while that keeps paying off and every thread
-//     has a CPU of its own; then they sleep.
+//     has a CPU of its own; then they sleep. A caller that knows that no run follows soon says so (Rest).
 //
 // Unpinned threads are slower: the kernel likes to wake one on the CPU of its waker, where it waits for it.
 package team
@@ -44,9 +44,10 @@ type Team struct {
 	n       int64
 	failure failure
 
-	closed atomic.Bool
-	round  atomic.Uint32 // counts runs: helpers look out for its change
-	gate   gate
+	closed  atomic.Bool
+	round   atomic.Uint32 // counts runs: helpers look out for its change
+	resting atomic.Bool   // no run is expected soon: helpers don't look out
+	gate    gate
 
 	_    [64]byte // the counter is written by all threads: keep its cache line apart from what they only read
 	next atomic.Int64
@@ -113,6 +114,7 @@ func (t *Team) Run(n int, job func(i, thread int) error) error {
 		if t.pinned {
 			t.caller.settle()
 		}
+		t.resting.Store(false)
 		t.gate.open()
 		t.round.Add(1)
 		t.rouse(1, 1)
@@ -135,6 +137,10 @@ func (t *Team) rouse(first, last int) {
 		t.helpers[k-1].rouse()
 	}
 }
+
+// Rest says that no run is expected soon: threads sleep at once and leave their CPUs to others, which may be what the caller is going to
+// wait for. The next Run ends it. It may be called at any time.
+func (t *Team) Rest() { t.resting.Store(true) }
 
 // takeJobs runs jobs until there are none (true) or one panicked (false).
 func (t *Team) takeJobs(thread int) (finished bool) {

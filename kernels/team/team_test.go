@@ -189,6 +189,40 @@ func TestConcurrentRunsQueue(t *testing.T) {
 	}
 }
 
+// Rest comes at any moment and never keeps a thread from a run: each pair of jobs needs two threads at a time.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, 2, nil)
+	tm.Rest()
+	stop := make(chan struct{})
+	var resting sync.WaitGroup
+	resting.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				tm.Rest()
+				runtime.Gosched()
+			}
+		}
+	})
+	for range 300 {
+		var both sync.WaitGroup
+		both.Add(2)
+		if err := tm.Run(2, func(int, int) error {
+			both.Done()
+			both.Wait()
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		tm.Rest()
+	}
+	close(stop)
+	resting.Wait()
+}
+
 func TestClose(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, 2, nil)

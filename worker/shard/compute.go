@@ -24,6 +24,7 @@ func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Re
 		return &transport.RemoteError{Code: transport.CodeNotReady, Message: "the placement has just been replaced"}
 	}
 	started := time.Now()
+	defer s.o.Team.Rest()
 	l, err := s.check(w)
 	if err != nil {
 		return err
