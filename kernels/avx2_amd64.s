@@ -5369,3 +5369,79 @@ DATA roundMagicDoubleAVX2<>+8(SB)/8, $0x4338000000000000
 DATA roundMagicDoubleAVX2<>+16(SB)/8, $0x4338000000000000
 DATA roundMagicDoubleAVX2<>+24(SB)/8, $0x4338000000000000
 GLOBL roundMagicDoubleAVX2<>(SB), RODATA|NOPTR, $32
+
+// func narrowSumsAVX2(dst *byte, sum *int64, n int) bool
+// Requires: AVX, AVX2
+TEXT ·narrowSumsAVX2(SB), NOSPLIT, $0-25
+	MOVQ    dst+0(FP), AX
+	MOVQ    sum+8(FP), CX
+	MOVQ    n+16(FP), DX
+	VMOVDQU twoTo31AVX2<>+0(SB), Y0
+	VPXOR   Y1, Y1, Y1
+
+eight:
+	VMOVUPS (CX), Y2
+	VMOVUPS 32(CX), Y3
+	VSHUFPS $0x88, Y3, Y2, Y4
+	VPERMQ  $0xd8, Y4, Y4
+	VMOVDQU Y4, (AX)
+	VPADDQ  Y0, Y2, Y2
+	VPOR    Y2, Y1, Y1
+	VPADDQ  Y0, Y3, Y3
+	VPOR    Y3, Y1, Y1
+	ADDQ    $0x40, CX
+	ADDQ    $0x20, AX
+	SUBQ    $0x08, DX
+	JNZ     eight
+	VPSRLQ  $0x20, Y1, Y1
+	VPTEST  Y1, Y1
+	SETEQ   AL
+	VZEROUPPER
+	MOVB    AL, ret+24(FP)
+	RET
+
+DATA twoTo31AVX2<>+0(SB)/8, $0x0000000080000000
+DATA twoTo31AVX2<>+8(SB)/8, $0x0000000080000000
+DATA twoTo31AVX2<>+16(SB)/8, $0x0000000080000000
+DATA twoTo31AVX2<>+24(SB)/8, $0x0000000080000000
+GLOBL twoTo31AVX2<>(SB), RODATA|NOPTR, $32
+
+// func widenSumsAVX2(sum *int64, src *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·widenSumsAVX2(SB), NOSPLIT, $0-24
+	MOVQ sum+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+eight:
+	VPMOVSXDQ (CX), Y0
+	VMOVDQU   Y0, (AX)
+	VPMOVSXDQ 16(CX), Y0
+	VMOVDQU   Y0, 32(AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
+	SUBQ      $0x08, DX
+	JNZ       eight
+	VZEROUPPER
+	RET
+
+// func addNarrowSumsAVX2(sum *int64, src *byte, n int)
+// Requires: AVX, AVX2
+TEXT ·addNarrowSumsAVX2(SB), NOSPLIT, $0-24
+	MOVQ sum+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+eight:
+	VPMOVSXDQ (CX), Y0
+	VPADDQ    (AX), Y0, Y0
+	VMOVDQU   Y0, (AX)
+	VPMOVSXDQ 16(CX), Y0
+	VPADDQ    32(AX), Y0, Y0
+	VMOVDQU   Y0, 32(AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
+	SUBQ      $0x08, DX
+	JNZ       eight
+	VZEROUPPER
+	RET

@@ -193,3 +193,18 @@ func fromBF16AVX2(dst *float32, x *uint16, n int)
 //
 //go:noescape
 func accumulateAVX2(sum *int64, y *float32, n int, weight float64) int
+
+// narrowSumsAVX2 stores the lower 32 bits of each element; false if one is not their sign extension. n is a positive multiple of 8.
+//
+//go:noescape
+func narrowSumsAVX2(dst *byte, sum *int64, n int) bool
+
+// widenSumsAVX2 stores n int32 as int64; n is a positive multiple of 8.
+//
+//go:noescape
+func widenSumsAVX2(sum *int64, src *byte, n int)
+
+// addNarrowSumsAVX2 adds n int32 to sum; n is a positive multiple of 8.
+//
+//go:noescape
+func addNarrowSumsAVX2(sum *int64, src *byte, n int)

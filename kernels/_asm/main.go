@@ -38,6 +38,8 @@ func main() {
 	toBF16()
 	fromBF16()
 	accumulate()
+	narrowSums()
+	widenSums()
 
 	Generate()
 }
