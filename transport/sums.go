@@ -1,6 +1,10 @@
 package transport
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/moepool/moepool/kernels"
+)
 
 // zeros is what a bitmap of rows starts as.
 var zeros [(MaxRows + 7) / 8]byte
@@ -9,18 +13,7 @@ var zeros [(MaxRows + 7) / 8]byte
 func appendInt32(b []byte, sum []int64) ([]byte, bool) {
 	at := len(b)
 	b = grow(b, 4*len(sum))
-	d, over := b[at:], uint64(0)
-	for ; len(sum) >= 4 && len(d) >= 16; sum, d = sum[4:], d[16:] {
-		v0, v1, v2, v3 := sum[0], sum[1], sum[2], sum[3]
-		binary.LittleEndian.PutUint64(d[0:8], uint64(uint32(v0))|uint64(v1)<<32)
-		binary.LittleEndian.PutUint64(d[8:16], uint64(uint32(v2))|uint64(v3)<<32)
-		over |= uint64(v0+1<<31) | uint64(v1+1<<31) | uint64(v2+1<<31) | uint64(v3+1<<31)
-	}
-	for i, v := range sum {
-		binary.LittleEndian.PutUint32(d[4*i:], uint32(v))
-		over |= uint64(v + 1<<31)
-	}
-	if over>>32 != 0 {
+	if !kernels.NarrowSums(b[at:], sum) {
 		return b[:at], false
 	}
 	return b, true
@@ -29,23 +22,14 @@ func appendInt32(b []byte, sum []int64) ([]byte, bool) {
 func appendInt64(b []byte, sum []int64) []byte {
 	at := len(b)
 	b = grow(b, 8*len(sum))
-	d := b[at:]
-	for i, v := range sum {
-		binary.LittleEndian.PutUint64(d[8*i:], uint64(v))
-	}
+	copy(b[at:], asBytes(sum))
+	swap(b[at:], 8)
 	return b
 }
 
 // takeInt32 reads len(sum) elements and gives what is left of b.
 func takeInt32(sum []int64, b []byte) []byte {
-	for ; len(sum) >= 4 && len(b) >= 16; sum, b = sum[4:], b[16:] {
-		low, high := binary.LittleEndian.Uint64(b[0:8]), binary.LittleEndian.Uint64(b[8:16])
-		sum[0], sum[1] = int64(int32(low)), int64(low)>>32
-		sum[2], sum[3] = int64(int32(high)), int64(high)>>32
-	}
-	for i := range sum {
-		sum[i] = int64(int32(binary.LittleEndian.Uint32(b[4*i:])))
-	}
+	kernels.WidenSums(sum, b[:4*len(sum)])
 	return b[4*len(sum):]
 }
 
