@@ -5,7 +5,7 @@ import "testing"
 // BenchmarkCoding is what encoding and decoding add to a round trip of one row.
 func BenchmarkCoding(b *testing.B) {
 	work := testWork(1, 1, benchHidden, true)
-	result := benchResult()
+	result := benchResult(1)
 	run := func(name string, k kind, m, into message) {
 		b.Run("encode="+name, func(b *testing.B) {
 			var w wire

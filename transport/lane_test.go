@@ -290,7 +290,7 @@ func TestLaneForget(t *testing.T) {
 
 // TestLaneNoAllocation: a layer's round trip allocates nothing on either side.
 func TestLaneNoAllocation(t *testing.T) {
-	result := benchResult()
+	result := benchResult(1)
 	p := newLanePair(t, &testHandler{work: func(context.Context, *Work) (*Result, error) { return result, nil }})
 	p.use(t)
 	x, w, ctx := p.requester.NewExchange(1), testWork(1, 1, benchHidden, true), t.Context()

@@ -22,8 +22,15 @@ const echoProcess = "MOEPOOL_TEST_ECHO"
 
 const (
 	benchHidden  = 2048
+	benchRows    = 512 // of a prefill
 	echoSubject  = "test.echo"
 	benchCluster = "bench"
+)
+
+// Bytes that are enough for the messages of benchRows rows.
+const (
+	largestQuestion = 2 * benchRows * benchHidden
+	largestAnswer   = 5 * benchRows * benchHidden
 )
 
 // runEchoProcess is a worker whose work is empty, and a bare NATS echo of the same bytes beside it, on a connection of its own.
@@ -44,15 +51,21 @@ func runEchoProcess() {
 		return c
 	}
 	workConn, echoConn := dial(), dial()
-	result := benchResult()
-	r, err := NewResponder(workConn, benchCluster, "w0", "i0", &testHandler{work: func(context.Context, *Work) (*Result, error) { return result, nil }})
+	result, large := benchResult(1), benchResult(benchRows)
+	r, err := NewResponder(workConn, benchCluster, "w0", "i0", &testHandler{work: func(_ context.Context, w *Work) (*Result, error) {
+		if w.Rows == benchRows {
+			return large, nil
+		}
+		return result, nil
+	}})
 	must(err)
 	offer, err := r.OfferLane(func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) })
 	must(err)
 	var w wire
 	must(encode(&w, kindResult, result))
 	answer := slices.Clone(w.buf)
-	pongAnswer := withLength(answer)
+	must(encode(&w, kindResult, large))
+	pongAnswers := [2][]byte{withLength(answer), withLength(w.buf)}
 	_, err = echoConn.nats.Subscribe(echoSubject, func(m *nats.Msg) { must(echoConn.nats.Publish(m.Reply, answer)) })
 	must(err)
 	must(workConn.Flush(ctx))
@@ -63,19 +76,25 @@ func runEchoProcess() {
 		for {
 			c, err := listener.Accept()
 			must(err)
-			go pong(c, pongAnswer)
+			go pong(c, pongAnswers)
 		}
 	}()
 	fmt.Println(offer.Host, offer.Address, offer.Secret, bare)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// pong answers every message, which begins with its length, with the same bytes: the least that a stream socket can cost.
-func pong(c net.Conn, answer []byte) {
-	buf := make([]byte, 64<<10)
+// pong answers every message, which begins with its length, with the same bytes, those of one row or of benchRows: the least that a
+// stream socket can cost.
+func pong(c net.Conn, answers [2][]byte) {
+	buf := make([]byte, largestQuestion)
 	for {
-		if err := readMessage(c, buf); err != nil {
+		n, err := readMessage(c, buf)
+		if err != nil {
 			return
+		}
+		answer := answers[0]
+		if n >= benchRows*benchHidden {
+			answer = answers[1]
 		}
 		if _, err := c.Write(answer); err != nil {
 			return
@@ -84,21 +103,21 @@ func pong(c net.Conn, answer []byte) {
 }
 
 // readMessage reads what one write of the other side wrote; the first four bytes say how much that is.
-func readMessage(c net.Conn, buf []byte) error {
-	for n, need := 0, 4; n < need; {
+func readMessage(c net.Conn, buf []byte) (n int, err error) {
+	for need := 4; n < need; {
 		got, err := c.Read(buf[n:])
 		if err != nil {
-			return err
+			return n, err
 		}
 		if n += got; n >= 4 {
 			need = int(binary.LittleEndian.Uint32(buf))
 		}
 	}
-	return nil
+	return n, nil
 }
 
-func benchResult() *Result {
-	r := &Result{Request: 1 << 40, Attempt: 1, Rows: 1, Hidden: benchHidden, Sum: make([]int64, benchHidden), Hits: []byte{255}}
+func benchResult(rows int) *Result {
+	r := &Result{Request: 1 << 40, Attempt: 1, Rows: rows, Hidden: benchHidden, Sum: make([]int64, rows*benchHidden), Hits: []byte{255}}
 	for i := range 8 {
 		r.Parts = append(r.Parts, uint32(i*16))
 	}
@@ -154,7 +173,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			work := testWork(1<<40, 1, benchHidden, quantized)
-			work.Parts, work.Weights = benchResult().Parts, make([]float32, 8)
+			work.Parts, work.Weights = benchResult(1).Parts, make([]float32, 8)
 			work.Offsets = []uint32{0, 8}
 			far := newTestRequester(b, connect(b, s, true), benchCluster)
 			near := newTestRequester(b, connect(b, s, true), benchCluster)
@@ -165,38 +184,65 @@ func BenchmarkRoundTrip(b *testing.B) {
 			if err := encode(&w, kindWork, &workFrame{work: work}); err != nil {
 				b.Fatal(err)
 			}
-			trips := []struct {
-				name string
-				trip func()
-			}{
+			trips := []trip{
 				{"nats", layerTrip(b, far, work)}, {"echo", echoTrip(b, s, slices.Clone(w.buf))},
 				{"lane", layerTrip(b, near, work)}, {"socket", socketTrip(b, bare, withLength(w.buf))},
 			}
-			took := make([][]time.Duration, len(trips))
-			for range 100 {
-				for _, t := range trips {
-					t.trip()
-				}
-			}
-			for b.Loop() {
-				for i, t := range trips {
-					began := time.Now()
-					t.trip()
-					took[i] = append(took[i], time.Since(began))
-				}
-			}
-			at := func(i, percent int) float64 {
-				return float64(took[i][(len(took[i])-1)*percent/100].Nanoseconds()) / 1e3
-			}
-			for i, t := range trips {
-				slices.Sort(took[i])
-				b.ReportMetric(at(i, 50), t.name+"-p50-µs")
-				b.ReportMetric(at(i, 99), t.name+"-p99-µs")
-			}
-			b.ReportMetric(at(0, 50)/at(1, 50), "nats/echo")
-			b.ReportMetric(at(2, 50)/at(3, 50), "lane/socket")
+			p50 := inTurn(b, 100, trips)
+			b.ReportMetric(p50[0]/p50[1], "nats/echo")
+			b.ReportMetric(p50[2]/p50[3], "lane/socket")
 		})
 	}
+}
+
+// BenchmarkPrefillTrip is the same for a prefill of benchRows rows, 1 MiB of codes out and 4 MiB of sums back. A bare NATS message of
+// that size is above the usual payload limit, so there is no echo.
+func BenchmarkPrefillTrip(b *testing.B) {
+	s := startServer(b, ServerOptions{})
+	offer, bare := startEchoProcess(b, s)
+	work := testWork(1<<40, benchRows, benchHidden, true)
+	far := newTestRequester(b, connect(b, s, true), benchCluster)
+	near := newTestRequester(b, connect(b, s, true), benchCluster)
+	if err := near.UseLane(b.Context(), "w0", "i0", offer, nil); err != nil {
+		b.Fatal(err)
+	}
+	var w wire
+	if err := encode(&w, kindWork, &workFrame{work: work}); err != nil {
+		b.Fatal(err)
+	}
+	inTurn(b, 10, []trip{{"nats", layerTrip(b, far, work)}, {"lane", layerTrip(b, near, work)}, {"socket", socketTrip(b, bare, withLength(w.buf))}})
+}
+
+type trip struct {
+	name string
+	run  func()
+}
+
+// inTurn measures trips in turn, after some that don't count, reports their percentiles and gives the medians in µs.
+func inTurn(b *testing.B, before int, trips []trip) []float64 {
+	took := make([][]time.Duration, len(trips))
+	for range before {
+		for _, t := range trips {
+			t.run()
+		}
+	}
+	for b.Loop() {
+		for i, t := range trips {
+			began := time.Now()
+			t.run()
+			took[i] = append(took[i], time.Since(began))
+		}
+	}
+	var medians []float64
+	for i, t := range trips {
+		slices.Sort(took[i])
+		at := func(percent int) float64 { return float64(took[i][(len(took[i])-1)*percent/100].Nanoseconds()) / 1e3 }
+		for _, percent := range []int{10, 50, 99} {
+			b.ReportMetric(at(percent), fmt.Sprintf("%s-p%d-µs", t.name, percent))
+		}
+		medians = append(medians, at(50))
+	}
+	return medians
 }
 
 // BenchmarkLayer is one lane's round trip alone, for -benchmem: what is allocated on the coordinator's side.
@@ -266,12 +312,12 @@ func socketTrip(b *testing.B, address string, question []byte) func() {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { c.Close() })
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, largestAnswer)
 	return func() {
 		if _, err := c.Write(question); err != nil {
 			b.Fatal(err)
 		}
-		if err := readMessage(c, buf); err != nil {
+		if _, err := readMessage(c, buf); err != nil {
 			b.Fatal(err)
 		}
 	}
