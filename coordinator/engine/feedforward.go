@@ -109,7 +109,8 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 	b.scores = resize(b.scores, b.rows*c.Experts)
 	b.sharedGate = resize(b.sharedGate, b.rows)
 	b.choices = resize(b.choices, b.rows)
-	products := []product{{b.scores, *l.Router, &b.floats}}
+	room := [2]product{{b.scores, *l.Router, &b.floats}}
+	products := room[:1]
 	if l.SharedGate != nil {
 		products = append(products, product{b.sharedGate, *l.SharedGate, &b.floats})
 	}

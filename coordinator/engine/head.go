@@ -19,7 +19,7 @@ func (e *Engine) head(b *batch) error {
 	if err := e.rowPass(b, normFinal); err != nil {
 		return err
 	}
-	logits := make([]float32, b.rows*c.Vocabulary)
+	logits := b.logitsRoom(b.rows * c.Vocabulary)
 	if err := e.multiply(b, b.rows, product{logits, e.model.Head, x}); err != nil {
 		return err
 	}
@@ -36,6 +36,16 @@ func (e *Engine) head(b *batch) error {
 		from = to
 	}
 	return nil
+}
+
+// logitsRoom gives memory for n logits: that of the caller if there is one, since for a large vocabulary the new memory of each step
+// would be most of what is collected.
+func (b *batch) logitsRoom(n int) []float32 {
+	first := b.chunk[0]
+	if into := b.chunks[first].Into; cap(into) >= n && b.chunk[b.rows-1] == first {
+		return into[:n]
+	}
+	return make([]float32, n)
 }
 
 // normFinal prepares a row for the LM head.

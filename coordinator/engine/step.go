@@ -14,6 +14,9 @@ type Chunk struct {
 	Tokens   []int32
 	Phase    budget.Phase
 	Logits   LogitsWanted
+	// Into is memory for the logits, such as those of the step before; it is used if it suffices and no other chunk wants logits. It may
+	// be nil.
+	Into []float32
 }
 
 // LogitsWanted says for which positions of a chunk the LM head is computed. Of the last layer, only keys and values are computed for

@@ -143,7 +143,7 @@ func Run(ctx context.Context, e Engine, seq *engine.Sequence, decoder *tokenizer
 			r.FinishReason = finish
 			return r, nil
 		}
-		if last, err = step(ctx, e, seq, []int32{token}, budget.Decode, engine.LastLogits); err != nil {
+		if last, err = step(ctx, e, seq, []int32{token}, budget.Decode, engine.LastLogits, last); err != nil {
 			return r, err
 		}
 		if q.KeepLogits {
@@ -168,7 +168,7 @@ func prefill(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, r 
 		case n == len(rest):
 			wanted = engine.LastLogits
 		}
-		logits, err := step(ctx, e, seq, rest[:n], budget.Prefill, wanted)
+		logits, err := step(ctx, e, seq, rest[:n], budget.Prefill, wanted, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -181,8 +181,9 @@ func prefill(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, r 
 	return last, nil
 }
 
-func step(ctx context.Context, e Engine, seq *engine.Sequence, tokens []int32, phase budget.Phase, wanted engine.LogitsWanted) ([]float32, error) {
-	out, err := e.Step(ctx, []engine.Chunk{{Sequence: seq, Tokens: tokens, Phase: phase, Logits: wanted}})
+// step computes one chunk; the memory of into may be used for its logits.
+func step(ctx context.Context, e Engine, seq *engine.Sequence, tokens []int32, phase budget.Phase, wanted engine.LogitsWanted, into []float32) ([]float32, error) {
+	out, err := e.Step(ctx, []engine.Chunk{{Sequence: seq, Tokens: tokens, Phase: phase, Logits: wanted, Into: into}})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ package sampling
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/moepool/moepool/kernels"
 )
@@ -68,13 +69,16 @@ func (p Params) Sample(logits []float32, position int) int32 {
 
 // best is the greedy choice.
 func best(logits []float32) int32 {
-	found := -1
+	found, most := -1, float32(math.Inf(-1))
 	for i, x := range logits {
-		if x == x && (found < 0 || x > logits[found]) {
-			found = i
+		if x > most {
+			found, most = i, x
 		}
 	}
-	return int32(max(found, 0))
+	if found < 0 { // nothing but -Inf and NaN
+		found = max(0, slices.Index(logits, most))
+	}
+	return int32(found)
 }
 
 // weights gives the function from a logit to its weight, relative to the largest logit.

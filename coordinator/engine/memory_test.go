@@ -1,0 +1,39 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/kernels"
+)
+
+// The caller's memory is used for logits where it suffices, and then has the bits that new memory has.
+func TestLogitsInto(t *testing.T) {
+	t.Parallel()
+	cp := synthetic(t, "mixtral", nil)
+	e := newEngine(t, cp, newExperts(t, cp, selectSet(t, ""), kernels.Q8, 1), kernels.Q8, nil)
+	tokens := []int32{1, 2, 3}
+	want := step(t, e, newSequence(t, e), tokens, budget.Prefill, engine.AllLogits)
+	for _, test := range []struct {
+		room   int
+		others engine.LogitsWanted
+		used   bool
+	}{
+		{0, engine.NoLogits, false}, {3*512 - 1, engine.NoLogits, false}, {3 * 512, engine.NoLogits, true}, {4 * 512, engine.NoLogits, true},
+		{6 * 512, engine.LastLogits, false},
+	} {
+		into := make([]float32, test.room)
+		out, err := e.Step(t.Context(), []engine.Chunk{
+			{Sequence: newSequence(t, e), Tokens: tokens, Logits: engine.AllLogits, Into: into},
+			{Sequence: newSequence(t, e), Tokens: []int32{9}, Logits: test.others},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustEqualBits(t, out[0].Logits, want, 512)
+		if used := test.room > 0 && &out[0].Logits[0] == &into[0]; used != test.used {
+			t.Errorf("room for %d: used %v, want %v", test.room, used, test.used)
+		}
+	}
+}
