@@ -53,6 +53,11 @@ type coordinator struct {
 
 func startCoordinator(t *testing.T, s *transport.Server, instance string) *coordinator {
 	t.Helper()
+	return startCoordinatorWith(t, s, instance, false)
+}
+
+func startCoordinatorWith(t *testing.T, s *transport.Server, instance string, lane bool) *coordinator {
+	t.Helper()
 	c := &coordinator{}
 	var err error
 	if c.requester, err = transport.NewRequester(connect(t, s), "c"); err != nil {
@@ -60,7 +65,7 @@ func startCoordinator(t *testing.T, s *transport.Server, instance string) *coord
 	}
 	t.Cleanup(c.requester.Close)
 	c.Members, err = New(context.Background(), Options{
-		Requester: c.requester, Instance: instance, Identity: testIdentity, Model: testModel, Term: 7,
+		Requester: c.requester, Instance: instance, Identity: testIdentity, Model: testModel, Term: 7, Lane: lane,
 		Log: func(format string, args ...any) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -105,6 +110,8 @@ type fakeWorker struct {
 	refused []string
 	hold    bool // stays loading
 	deny    *transport.RemoteError
+	lane    func(*transport.LaneOffer) // not nil: offers a local lane, which this changes on its way into the beats
+	work    func(*transport.Work) *transport.Result
 }
 
 func startWorker(t *testing.T, s *transport.Server, id, instance string, change func(w *fakeWorker)) *fakeWorker {
@@ -116,6 +123,12 @@ func startWorker(t *testing.T, s *transport.Server, id, instance string, change 
 	var err error
 	if w.responder, err = transport.NewResponder(connect(t, s), "c", id, instance, w); err != nil {
 		t.Fatal(err)
+	}
+	if w.lane != nil {
+		if w.beat.Lane, err = w.responder.OfferLane(t.Logf); err != nil {
+			t.Fatal(err)
+		}
+		w.lane(&w.beat.Lane)
 	}
 	end := make(chan struct{})
 	var done sync.WaitGroup
@@ -143,7 +156,10 @@ func startWorker(t *testing.T, s *transport.Server, id, instance string, change 
 	return w
 }
 
-func (w *fakeWorker) Work(context.Context, *transport.Work) (*transport.Result, error) {
+func (w *fakeWorker) Work(_ context.Context, m *transport.Work) (*transport.Result, error) {
+	if w.work != nil {
+		return w.work(m), nil
+	}
 	return nil, errors.New("no work expected")
 }
 
