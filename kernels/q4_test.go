@@ -84,23 +84,8 @@ func TestQ4ScalesMinimiseTheError(t *testing.T) {
 			}
 			finest += best
 		}
-		// The same in groups of 64, for the table in docs/formats.md.
-		wide := 0.0
-		for g := 0; g < len(weights); g += 64 {
-			best := math.Inf(1)
-			for k := range q4Candidates {
-				largest := 0.0
-				for _, w := range weights[g : g+64] {
-					if math.Abs(float64(w)) > math.Abs(largest) {
-						largest = float64(w)
-					}
-				}
-				best = min(best, squaredError(weights[g:g+64], largest/-(6.5+0.1875*float64(k))))
-			}
-			wide += best
-		}
 		relative := func(e float64) float64 { return math.Sqrt(e / squares) }
-		t.Logf("relative errors: search %.4f, largest at -8 %.4f, at 7 %.4f, fine search %.4f, groups of 64 %.4f", relative(got), relative(minusEight), relative(seven), relative(finest), relative(wide))
+		t.Logf("relative errors: search %.4f, largest at -8 %.4f, at 7 %.4f, fine search %.4f", relative(got), relative(minusEight), relative(seven), relative(finest))
 		if relative(got) > 0.96*relative(minusEight) || relative(got) > 0.85*relative(seven) || relative(got) > 1.02*relative(finest) {
 			t.Error("the search is worse than it should be")
 		}

@@ -152,24 +152,22 @@ func (f *evalFlags) measure(ctx context.Context, c, reference *cluster, windows 
 	}
 	progress := func(window int) { bars.count("windows", int64(window+1), int64(len(windows))) }
 	row := evalRow{Format: f.local.model.format}
-	p, d := evaluation.Perplexity{}, (*evaluation.Divergence)(nil)
-	var err error
+	set := func(p evaluation.Perplexity) { row.Perplexity, row.NLL, row.Tokens = p.Value(), p.NLL, p.Tokens }
 	if reference == nil {
-		p, err = evaluation.Measure(ctx, c.Engine, windows, chunk, progress)
-	} else {
-		d, err = evaluation.Compare(ctx, c.Engine, reference.Engine, windows, chunk, progress)
+		p, err := evaluation.Measure(ctx, c.Engine, windows, chunk, progress)
+		set(p)
+		return row, err
 	}
+	divergences, err := evaluation.Compare(ctx, reference.Engine, []evaluation.Engine{c.Engine}, windows, chunk, progress)
 	if err != nil {
 		return row, err
 	}
-	if d != nil {
-		p = d.Run
-		row.DivergenceRow = &DivergenceRow{
-			Reference: f.reference, ReferencePerplexity: d.Reference.Value(), KLDMean: d.MeanKLD(), KLDP999: d.QuantileKLD(0.999),
-			KLDMax: d.QuantileKLD(1), RMSDeltaP: d.RMSDeltaP(), SameTopP: d.SameTopP(),
-		}
+	d := divergences[0]
+	set(d.Run)
+	row.DivergenceRow = &DivergenceRow{
+		Reference: f.reference, ReferencePerplexity: d.Reference.Value(), KLDMean: d.MeanKLD(), KLDP999: d.QuantileKLD(0.999),
+		KLDMax: d.QuantileKLD(1), RMSDeltaP: d.RMSDeltaP(), SameTopP: d.SameTopP(),
 	}
-	row.Perplexity, row.NLL, row.Tokens = p.Value(), p.NLL, p.Tokens
 	return row, nil
 }
 

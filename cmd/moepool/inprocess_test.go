@@ -98,7 +98,7 @@ func (s setup) open(t testing.TB) *coordinator.Coordinator {
 			})
 		}()
 	}
-	c, err := coordinator.Open(ctx, coordinator.Options{
+	c, err := coordinator.Open(lives, coordinator.Options{ // its beats end with this context
 		ModelDir: s.model, Version: "test", ExpertFormat: s.format, DenseFormat: s.dense, KVFormat: s.kv, Parts: s.parts,
 		Budget: s.budget, Residency: s.chosen, Kernels: set, Threads: s.threads, Cluster: name, Workers: s.workers,
 		Lane:    s.lane == transport.LaneLocal,

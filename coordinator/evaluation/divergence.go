@@ -42,37 +42,69 @@ func (d *Divergence) RMSDeltaP() float64 { return math.Sqrt(d.SquaredDifference 
 // SameTopP is the share of positions at which the most likely token is the same, a fraction of 1.
 func (d *Divergence) SameTopP() float64 { return float64(d.SameTop) / float64(len(d.KLD)) }
 
-// Compare runs both engines over windows, chunk by chunk in turn, so that no more logits are held than those of two chunks.
-// progress is called after each window. Windows are predicted as Measure does it.
-func Compare(ctx context.Context, run, reference Engine, windows [][]int32, chunk int, progress func(window int)) (*Divergence, error) {
-	d := &Divergence{}
-	err := predict(ctx, []Engine{run, reference}, windows, chunk, func(logits [][]float32, next int32) {
-		d.add(logits[0], logits[1], next)
+// Compare runs the reference and other engines over windows, chunk by chunk in turn, so that no more logits are held than those of one
+// chunk each, and gives the divergence of each run. progress is called after each window. Windows are predicted as Measure does it.
+func Compare(ctx context.Context, reference Engine, runs []Engine, windows [][]int32, chunk int, progress func(window int)) ([]*Divergence, error) {
+	divergences := make([]*Divergence, len(runs))
+	for i := range divergences {
+		divergences[i] = &Divergence{}
+	}
+	var p prediction
+	err := predict(ctx, append([]Engine{reference}, runs...), windows, chunk, func(logits [][]float32, next int32) {
+		p.set(logits[0], next)
+		for i, d := range divergences {
+			d.add(&p, logits[i+1])
+		}
 	}, orNothing(progress))
-	slices.Sort(d.KLD)
-	return d, err
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range divergences {
+		slices.Sort(d.KLD)
+	}
+	return divergences, nil
 }
 
-// add counts one position.
-func (d *Divergence) add(run, reference []float32, next int32) {
-	runSum, referenceSum := logSumExp(run), logSumExp(reference)
-	kld := 0.0
-	topOfRun, topOfReference := 0, 0
-	for i, r := range reference {
-		lnP := float64(r) - referenceSum
-		kld += math.Exp(lnP) * (lnP - (float64(run[i]) - runSum))
-		if r > reference[topOfReference] {
-			topOfReference = i
+// prediction is the reference's at one position.
+type prediction struct {
+	logits        []float32
+	probabilities []float64
+	sum           float64 // ln Σ e^logit
+	next          int32   // the token that follows
+	top           int
+}
+
+func (p *prediction) set(logits []float32, next int32) {
+	p.logits, p.next, p.sum, p.top = logits, next, logSumExp(logits), top(logits)
+	p.probabilities = p.probabilities[:0]
+	for _, l := range logits {
+		p.probabilities = append(p.probabilities, math.Exp(float64(l)-p.sum))
+	}
+}
+
+// top is the index of the largest logit, the first of equals.
+func top(logits []float32) int {
+	best := 0
+	for i, l := range logits {
+		if l > logits[best] {
+			best = i
 		}
-		if run[i] > run[topOfRun] {
-			topOfRun = i
-		}
+	}
+	return best
+}
+
+// add counts one position of a run.
+func (d *Divergence) add(p *prediction, run []float32) {
+	sum := logSumExp(run)
+	kld := sum - p.sum // plus Σ p·(difference of logits)
+	for i, probability := range p.probabilities {
+		kld += probability * (float64(p.logits[i]) - float64(run[i]))
 	}
 	d.KLD = append(d.KLD, kld)
-	if topOfRun == topOfReference {
+	if top(run) == p.top {
 		d.SameTop++
 	}
-	lnQ, lnP := float64(run[next])-runSum, float64(reference[next])-referenceSum
+	lnP, lnQ := float64(p.logits[p.next])-p.sum, float64(run[p.next])-sum
 	difference := math.Exp(lnQ) - math.Exp(lnP)
 	d.SquaredDifference += difference * difference
 	d.Run.NLL -= lnQ

@@ -15,6 +15,13 @@ func logits(shift float64, p ...float64) []float32 {
 	return l
 }
 
+// add counts one position.
+func add(d *Divergence, run, reference []float32, next int32) {
+	var p prediction
+	p.set(reference, next)
+	d.add(&p, run)
+}
+
 func near(t *testing.T, what string, got, want float64) {
 	t.Helper()
 	if math.Abs(got-want) > 1e-6 {
@@ -25,10 +32,10 @@ func near(t *testing.T, what string, got, want float64) {
 func TestDivergence(t *testing.T) {
 	t.Parallel()
 	d := &Divergence{}
-	d.add(logits(3, 0.5, 0.25, 0.25), logits(-7, 0.25, 0.5, 0.25), 0) // another top
-	d.add(logits(0, 0.25, 0.5, 0.25), logits(0, 0.25, 0.5, 0.25), 1)  // equal
-	d.add(logits(1, 0.5, 0.25, 0.25), logits(2, 0.75, 0.125, 0.125), 2)
-	d.add([]float32{1, 1, 0}, []float32{2, 2, 0}, 2) // of equals the lower id is the top
+	add(d, logits(3, 0.5, 0.25, 0.25), logits(-7, 0.25, 0.5, 0.25), 0) // another top
+	add(d, logits(0, 0.25, 0.5, 0.25), logits(0, 0.25, 0.5, 0.25), 1)  // equal
+	add(d, logits(1, 0.5, 0.25, 0.25), logits(2, 0.75, 0.125, 0.125), 2)
+	add(d, []float32{1, 1, 0}, []float32{2, 2, 0}, 2) // of equals the lower id is the top
 	e, e2 := math.E, math.E*math.E
 	fourth := 2*e2/(2*e2+1)*math.Log(e2/(2*e2+1)*(2*e+1)/e) + 1/(2*e2+1)*math.Log(1/(2*e2+1)*(2*e+1))
 	klds := []float64{0.25 * math.Ln2, 0, 0.75*math.Log(1.5) - 0.25*math.Ln2, fourth}
@@ -55,7 +62,7 @@ func TestDivergence(t *testing.T) {
 func TestDivergenceOfUnlikelyTokens(t *testing.T) {
 	t.Parallel()
 	d := &Divergence{}
-	d.add([]float32{-3e38, 0, 0}, []float32{0, 0, -3e38}, 2)
+	add(d, []float32{-3e38, 0, 0}, []float32{0, 0, -3e38}, 2)
 	if kld := d.MeanKLD(); !(kld > 1e37) || math.IsInf(kld, 0) {
 		t.Errorf("divergence %v", kld)
 	}
