@@ -74,7 +74,7 @@ func formatTexts(t *testing.T, model string) map[string][][]int32 {
 	}
 	windows := evaluation.Windows(tok.Encode(string(text), false), 256)
 	if !longFormats() {
-		windows = windows[:min(len(windows), 24)]
+		windows = windows[:min(len(windows), 16)]
 	}
 	return map[string][][]int32{"held out": windows}
 }
