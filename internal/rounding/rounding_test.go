@@ -9,7 +9,7 @@ import (
 // normal gives normally distributed weights in rows of 768.
 func normal() [][]float32 {
 	random := rand.New(rand.NewPCG(1, 2))
-	rows := make([][]float32, 300)
+	rows := make([][]float32, 100)
 	for r := range rows {
 		rows[r] = make([]float32, 768)
 		for c := range rows[r] {
