@@ -115,12 +115,6 @@ func q4Rows3AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //go:noescape
 func q4Rows4AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
-// q4Panel4AVX512 is q4Rows4AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
-// weights, are prefetched.
-//
-//go:noescape
-func q4Panel4AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
-
 // q4Rows5AVX512 adds the products of rows (5) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
 // written. codes are the rows' pointers, of which groups are read from column on; terms are [groups][rows]. The last of the
@@ -128,12 +122,6 @@ func q4Panel4AVX512(acc *float32, stride int, load uint32, store uint32, panel *
 //
 //go:noescape
 func q4Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
-
-// q4Panel5AVX512 is q4Rows5AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
-// weights, are prefetched.
-//
-//go:noescape
-func q4Panel5AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
 // q4Rows6AVX512 adds the products of rows (6) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
@@ -143,12 +131,6 @@ func q4Panel5AVX512(acc *float32, stride int, load uint32, store uint32, panel *
 //go:noescape
 func q4Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
-// q4Panel6AVX512 is q4Rows6AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
-// weights, are prefetched.
-//
-//go:noescape
-func q4Panel6AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
-
 // q4Rows7AVX512 adds the products of rows (7) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
 // written. codes are the rows' pointers, of which groups are read from column on; terms are [groups][rows]. The last of the
@@ -156,12 +138,6 @@ func q4Panel6AVX512(acc *float32, stride int, load uint32, store uint32, panel *
 //
 //go:noescape
 func q4Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
-
-// q4Panel7AVX512 is q4Rows7AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
-// weights, are prefetched.
-//
-//go:noescape
-func q4Panel7AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
 // q4Rows8AVX512 adds the products of rows (8) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
@@ -171,11 +147,29 @@ func q4Panel7AVX512(acc *float32, stride int, load uint32, store uint32, panel *
 //go:noescape
 func q4Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
-// q4Panel8AVX512 is q4Rows8AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// q4Panel4AVX512 is q4Rows4AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
 // weights, are prefetched.
 //
 //go:noescape
-func q4Panel8AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
+func q4Panel4AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
+
+// q4Panel5AVX512 is q4Rows5AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// weights, are prefetched.
+//
+//go:noescape
+func q4Panel5AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
+
+// q4Panel6AVX512 is q4Rows6AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// weights, are prefetched.
+//
+//go:noescape
+func q4Panel6AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
+
+// q4Panel7AVX512 is q4Rows7AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// weights, are prefetched.
+//
+//go:noescape
+func q4Panel7AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
 // f32Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc (up to 32 outputs per row, rows
 // stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at

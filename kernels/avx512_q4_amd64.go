@@ -5,8 +5,9 @@ package kernels
 import "math"
 
 const (
-	q4TileRows512    = 8
-	q4PanelGroups512 = 16 // 18 KB, which stay in the first cache while several tiles of rows use them
+	q4TileRows512      = 8  // rows that are multiplied with weights as they are packed
+	q4PanelTileRows512 = 7  // at most, if there are more; 4 at least
+	q4PanelGroups512   = 16 // 18 KB, which stay in the first cache while several tiles of rows use them
 	// q4PanelGroupBytes512 is the size of a group that was taken apart: 32 float32 scales, and a byte for each code.
 	q4PanelGroupBytes512 = 4*BlockOutputs + Q4GroupColumns*BlockOutputs
 )
@@ -39,16 +40,19 @@ func multiplyQ4Many512(dst []float32, stride int, m Matrix, a *Activations, rows
 
 // multiplyQ4In512 takes as many rows and groups at a time as there is room for their terms; sums are kept in dst.
 func multiplyQ4In512(terms []uint64, panel []byte, dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	groups := q4Groups(a.Columns)
-	most := len(terms) / min(len(rows), q4TileRows512) &^ 1 // from a group of activations on
+	groups, tile := q4Groups(a.Columns), q4TileRows512
+	if len(rows) > tile {
+		tile = q4PanelTileRows512
+	}
+	most := len(terms) / min(len(rows), tile) &^ 1 // from a group of activations on
 	for g := 0; g < groups; g += most {
 		n := min(most, groups-g)
 		step := min(len(terms)/n, chunkRows512)
-		if step > q4TileRows512 {
-			step -= step % q4TileRows512
+		if step > tile {
+			step -= step % tile
 		}
 		for first := 0; first < len(rows); first += step {
-			c := q4Chunk{a: a, rows: rows[first:min(first+step, len(rows))], terms: terms, panel: panel, group: g, groups: n}
+			c := q4Chunk{a: a, tile: tile, rows: rows[first:min(first+step, len(rows))], terms: terms, panel: panel, group: g, groups: n}
 			c.prepare()
 			for output := from; output < to; output += BlockOutputs {
 				c.block(dst[first*stride+output:], stride, m.block(output), outputMask(to-output))
@@ -61,6 +65,7 @@ func multiplyQ4In512(terms []uint64, panel []byte, dst []float32, stride int, m 
 type q4Chunk struct {
 	a             *Activations
 	rows          []int32
+	tile          int // rows of the largest tile
 	group, groups int
 	codes         [chunkRows512]*int8
 	terms         []uint64 // for each tile [groups][rows of the tile]: the bits of a scale, above them an int32, -8·Σx
@@ -73,7 +78,7 @@ func (c *q4Chunk) prepare() {
 		c.codes[i] = &c.a.codes(int(row))[0]
 	}
 	for done := 0; done < len(c.rows); {
-		n := tileRows(len(c.rows)-done, q4TileRows512)
+		n := tileRows(len(c.rows)-done, c.tile)
 		for i := range n {
 			c.rowTerms(c.terms[done*c.groups+i:], n, int(c.rows[done+i]))
 		}
@@ -128,7 +133,7 @@ func (c *q4Chunk) block(dst []float32, stride int, block []byte, mask uint32) {
 			}
 		}
 		for done := 0; done < len(c.rows); done += t.rows {
-			t.rows = tileRows(len(c.rows)-done, q4TileRows512)
+			t.rows = tileRows(len(c.rows)-done, c.tile)
 			q4Call512(&t, &dst[done*stride], stride, &c.codes[done], &c.terms[done*c.groups+g*t.rows])
 		}
 	}
@@ -188,7 +193,5 @@ func q4PanelCall512(t *q4Tile, acc *float32, stride int, codes **int8, terms *ui
 		q4Panel6AVX512(acc, 4*stride, t.load, t.store, t.panel, t.weights, t.next, codes, column, terms, t.groups)
 	case 7:
 		q4Panel7AVX512(acc, 4*stride, t.load, t.store, t.panel, t.weights, t.next, codes, column, terms, t.groups)
-	case 8:
-		q4Panel8AVX512(acc, 4*stride, t.load, t.store, t.panel, t.weights, t.next, codes, column, terms, t.groups)
 	}
 }

@@ -118,6 +118,18 @@ func TestMultiplyEqualsReferenceOverManyCalls(t *testing.T) {
 	})
 }
 
+// Many rows are cut into tiles, and the tiles into chunks; weights are prepared once for several tiles.
+func TestMultiplyEqualsReferenceForManyRows(t *testing.T) {
+	eachImplementation(t, func(t *testing.T, s *Set) {
+		for i, f := range Formats() {
+			for j, used := range []int{10, 12, 13, 14, 15, 17, 21, 40, 103} {
+				columns := []int{64, 512, 515, 1600}[(i+j)%4]
+				product{f, 40, columns, used, used, 0, 40, ordinary, j%2 == 0, uint64(10*used + i)}.check(t, s)
+			}
+		}
+	})
+}
+
 func drawProduct(t *rapid.T) product {
 	p := product{
 		Format:   rapid.SampledFrom(Formats()).Draw(t, "format"),

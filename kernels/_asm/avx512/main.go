@@ -19,9 +19,9 @@ func main() {
 	q4Unpack()
 	for rows := 1; rows <= q8TileRows; rows++ {
 		q4(rows)
-		if rows >= q4PanelRows {
-			q4Panel(rows)
-		}
+	}
+	for rows := q4PanelFewest; rows <= q4PanelMost; rows++ {
+		q4Panel(rows)
 	}
 	for rows := 1; rows <= floatTileRows; rows++ {
 		float(f32, rows)

@@ -19,8 +19,8 @@ const (
 	// panelGroupBytes is the size of a group in a panel: 32 float32 scales, then its quads.
 	panelScaleBytes = 2 * scaleBytes
 	panelGroupBytes = panelScaleBytes + q4GroupQuads*quadBytes
-	// q4PanelRows is the smallest tile of more than q8TileRows rows.
-	q4PanelRows = 4
+	// q4PanelFewest and q4PanelMost are the rows of tiles that more than q8TileRows rows are cut into. All sums are in registers.
+	q4PanelFewest, q4PanelMost = 4, 7
 )
 
 // integerTile is what the q4 kernels share: integer and float sums of a tile of rows.
@@ -35,11 +35,11 @@ type integerTile struct {
 }
 
 // newIntegerTile loads the masks, the rows' pointers and the sums.
-func newIntegerTile(rows int) *integerTile {
+func newIntegerTile(rows, registerRows int) *integerTile {
 	outputMasks()
 	t := &integerTile{rows: rows, stride: pointer("stride"), codes: rowPointers("codes", rows), offset: pointer("column"), terms: pointer("terms")}
 	t.sums, t.dots = make([][vectors]VecVirtual, rows), make([][vectors]VecVirtual, rows)
-	t.sumsInRegister = rows <= q8RegisterRows
+	t.sumsInRegister = rows <= registerRows
 	t.eachSum(func(r, v int, m Mem) {
 		t.sums[r][v], t.dots[r][v] = ZMM(), ZMM()
 		VMOVUPS_Z(m, loadMasks[v], t.sums[r][v])
@@ -154,7 +154,7 @@ func q4(rows int) {
 		"stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are",
 		"written. codes are the rows' pointers, of which groups are read from column on; terms are [groups][rows]. The last of the",
 		"groups has lastQuads quads.")
-	t := newIntegerTile(rows)
+	t := newIntegerTile(rows, q8RegisterRows)
 	weights, groups, mask := pointer("weights"), pointer("groups"), nibbleMask()
 
 	Label("group")
@@ -229,7 +229,7 @@ func q4Panel(rows int) {
 	function(name, "func(acc *float32, stride int, load, store uint32, panel, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)",
 		name+fmt.Sprintf(" is q4Rows%dAVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind", rows),
 		"weights, are prefetched.")
-	t := newIntegerTile(rows)
+	t := newIntegerTile(rows, q4PanelMost)
 	panel, next, groups := pointer("panel"), pointer("weights"), pointer("groups")
 	distance := pointer("next")
 	ADDQ(distance, next)
