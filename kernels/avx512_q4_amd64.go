@@ -2,8 +2,6 @@
 
 package kernels
 
-import "math"
-
 const (
 	q4TileRows512      = 8  // rows that are multiplied with weights as they are packed
 	q4PanelTileRows512 = 7  // at most, if there are more; 4 at least
@@ -28,88 +26,23 @@ func multiplyQ4AVX512(dst []float32, stride int, m Matrix, a *Activations, rows 
 //go:noinline
 func multiplyQ4Few512(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	var terms [512]uint64
-	multiplyQ4In512(terms[:], nil, dst, stride, m, a, rows, from, to)
+	multiplyInteger(q4AVX512, q4TileRows512, terms[:], nil, dst, stride, m, a, rows, from, to)
 }
 
 //go:noinline
 func multiplyQ4Many512(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	var terms [3072]uint64
 	var panel [q4PanelGroups512 * q4PanelGroupBytes512]byte
-	multiplyQ4In512(terms[:], panel[:], dst, stride, m, a, rows, from, to)
-}
-
-// multiplyQ4In512 takes as many rows and groups at a time as there is room for their terms; sums are kept in dst.
-func multiplyQ4In512(terms []uint64, panel []byte, dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
-	groups, tile := q4Groups(a.Columns), q4TileRows512
+	tile := q4TileRows512
 	if len(rows) > tile {
 		tile = q4PanelTileRows512
 	}
-	most := len(terms) / min(len(rows), tile) &^ 1 // from a group of activations on
-	for g := 0; g < groups; g += most {
-		n := min(most, groups-g)
-		step := min(len(terms)/n, chunkRows512)
-		if step > tile {
-			step -= step % tile
-		}
-		for first := 0; first < len(rows); first += step {
-			c := q4Chunk{a: a, tile: tile, rows: rows[first:min(first+step, len(rows))], terms: terms, panel: panel, group: g, groups: n}
-			c.prepare()
-			for output := from; output < to; output += BlockOutputs {
-				c.block(dst[first*stride+output:], stride, m.block(output), outputMask(to-output))
-			}
-		}
-	}
+	multiplyInteger(q4AVX512, tile, terms[:], panel[:], dst, stride, m, a, rows, from, to)
 }
 
-// q4Chunk is some rows and groups of a product.
-type q4Chunk struct {
-	a             *Activations
-	rows          []int32
-	tile          int // rows of the largest tile
-	group, groups int
-	codes         [chunkRows512]*int8
-	terms         []uint64 // for each tile [groups][rows of the tile]: the bits of a scale, above them an int32, -8·Σx
-	panel         []byte
-}
-
-// prepare fills codes and terms.
-func (c *q4Chunk) prepare() {
-	for i, row := range c.rows {
-		c.codes[i] = &c.a.codes(int(row))[0]
-	}
-	for done := 0; done < len(c.rows); {
-		n := tileRows(len(c.rows)-done, c.tile)
-		for i := range n {
-			c.rowTerms(c.terms[done*c.groups+i:], n, int(c.rows[done+i]))
-		}
-		done += n
-	}
-}
-
-// rowTerms stores the terms of one row, step apart.
-func (c *q4Chunk) rowTerms(terms []uint64, step, row int) {
-	codes, scales := c.a.codes(row)[c.group*Q4GroupColumns:], c.a.scales(row)[c.group*Q4GroupColumns/GroupColumns:]
-	whole := min(len(codes)/GroupColumns, c.groups/2)
-	if whole > 0 {
-		q4TermsCall(terms, step, codes, scales, whole)
-	}
-	for g := 2 * whole; g < c.groups; g++ { // in an activations' group that is shorter
-		sum := int32(0)
-		for _, x := range codes[g*Q4GroupColumns : min((g+1)*Q4GroupColumns, len(codes))] {
-			sum += int32(x)
-		}
-		terms[g*step] = uint64(uint32(-q4Offset*sum))<<32 | uint64(math.Float32bits(scales[g/2]))
-	}
-}
-
-//go:noinline
-func q4TermsCall(terms []uint64, step int, codes []int8, scales []float32, groups int) {
-	q4TermsAVX512(&terms[0], 8*step, &codes[0], &scales[0], groups)
-}
-
-// block multiplies one block of weights with all rows. For several tiles of rows, weights are taken apart panel by panel; a
+// blockQ4AVX512 multiplies one block of weights with all rows. For several tiles of rows, weights are taken apart panel by panel; a
 // shorter group at the end is not.
-func (c *q4Chunk) block(dst []float32, stride int, block []byte, mask uint32) {
+func (c *integerChunk) blockQ4AVX512(dst []float32, stride int, block []byte, mask uint32) {
 	t := q4Tile{store: mask, lastQuads: q4GroupQuads}
 	whole := min(c.groups, c.a.Columns/Q4GroupColumns-c.group)
 	if len(c.rows) <= q4TileRows512 {
@@ -124,13 +57,10 @@ func (c *q4Chunk) block(dst []float32, stride int, block []byte, mask uint32) {
 			t.groups = min(q4PanelGroups512, whole-g)
 			q4UnpackCall(c.panel, t.weights, t.groups)
 			t.panel = &c.panel[0]
-			// Blocks lie one after the other. A prefetch beyond the matrix does nothing, but is no address that Go may see.
 			t.next = t.groups * q4GroupBytes
 		} else {
 			t.groups = min(q4CallGroups, c.groups-g)
-			if t.group+t.groups == q4Groups(c.a.Columns) {
-				t.lastQuads = (c.a.Columns - (t.group+t.groups-1)*Q4GroupColumns + quadColumns - 1) / quadColumns
-			}
+			t.lastQuads = c.lastQuads(t.group + t.groups)
 		}
 		for done := 0; done < len(c.rows); done += t.rows {
 			t.rows = tileRows(len(c.rows)-done, c.tile)
@@ -149,7 +79,7 @@ type q4Tile struct {
 	load, store              uint32
 	weights                  *byte
 	panel                    *byte // weights, taken apart; or nil
-	next                     int   // where the next panel's weights begin behind these
+	next                     int   // where the next panel's weights begin behind these; blocks lie one after the other
 	group, groups, lastQuads int
 	rows                     int
 }

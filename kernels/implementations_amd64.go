@@ -3,4 +3,4 @@
 package kernels
 
 // implementations are all of this build, best first.
-var implementations = []*Set{&amx, &avx512, &avx2, &generic}
+var implementations = []*Set{&amx, &avx512, &avxvnni, &avx2, &generic}

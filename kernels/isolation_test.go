@@ -11,8 +11,9 @@ import (
 
 // Extensions that the generator's instruction table names, and the feature of the implementation that has each.
 var (
-	avx2Extensions   = map[string]string{"MMX+": "avx2", "SSE": "avx2", "SSE2": "avx2", "AVX": "avx2", "AVX2": "avx2", "FMA3": "fma", "CMOV": "avx2"}
-	avx512Extensions = map[string]string{
+	avx2Extensions    = map[string]string{"MMX+": "avx2", "SSE": "avx2", "SSE2": "avx2", "AVX": "avx2", "AVX2": "avx2", "FMA3": "fma", "CMOV": "avx2"}
+	avxvnniExtensions = map[string]string{"AVXVNNI": "avx_vnni"}
+	avx512Extensions  = map[string]string{
 		"AVX512F": "avx512f", "AVX512BW": "avx512bw", "AVX512VL": "avx512vl", "AVX512DQ": "avx512dq", "AVX512VNNI": "avx512_vnni",
 	}
 )
@@ -44,7 +45,7 @@ func evexUses(source string) []string {
 	return uses
 }
 
-// No instruction that only AVX-512 has is in an AVX2 function: a CPU without it would stop the process there.
+// No instruction that only AVX-512 has is in an AVX2 or AVX-VNNI function: a CPU without it would stop the process there.
 func TestAVX2PathHasNoEVEX(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("*_amd64.s")
@@ -66,8 +67,8 @@ func TestAVX2PathHasNoEVEX(t *testing.T) {
 				end = starts[i+1][0]
 			}
 			switch uses := evexUses(source[at[0]:end]); {
-			case strings.HasSuffix(name, "AVX2"):
-				functions["AVX2"]++
+			case strings.HasSuffix(name, "AVX2"), strings.HasSuffix(name, "AVXVNNI"):
+				functions[name[strings.LastIndex(name, "AVX"):]]++
 				for _, use := range uses {
 					t.Errorf("%s: %s has an instruction of AVX-512: %s", path, name, use)
 				}
@@ -79,7 +80,7 @@ func TestAVX2PathHasNoEVEX(t *testing.T) {
 			}
 		}
 	}
-	if functions["AVX2"] < 20 || functions["AVX512"] < 20 {
+	if functions["AVX2"] < 20 || functions["AVX512"] < 20 || functions["AVXVNNI"] < 14 {
 		t.Errorf("only these functions found: %v", functions)
 	}
 }
@@ -102,10 +103,12 @@ func TestAssemblyNeedsOnlyRequiredFeatures(t *testing.T) {
 	for _, c := range []struct {
 		file           string
 		implementation string
+		functions      int // at least
 		extensions     []map[string]string
 	}{
-		{"avx2_amd64.s", "avx2", []map[string]string{avx2Extensions}},
-		{"avx512_amd64.s", "avx512", []map[string]string{avx2Extensions, avx512Extensions}},
+		{"avx2_amd64.s", "avx2", 20, []map[string]string{avx2Extensions}},
+		{"avxvnni_amd64.s", "avxvnni", 14, []map[string]string{avx2Extensions, avxvnniExtensions}},
+		{"avx512_amd64.s", "avx512", 20, []map[string]string{avx2Extensions, avx512Extensions}},
 	} {
 		i := slices.IndexFunc(implementations, func(s *Set) bool { return s.name == c.implementation })
 		if i < 0 {
@@ -116,7 +119,7 @@ func TestAssemblyNeedsOnlyRequiredFeatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		needs := regexp.MustCompile(`(?m)^// Requires: (.*)$`).FindAllStringSubmatch(string(data), -1)
-		if len(needs) < 20 {
+		if len(needs) < c.functions {
 			t.Errorf("%s: only %d functions say what they require", c.file, len(needs))
 		}
 		for _, need := range needs {
