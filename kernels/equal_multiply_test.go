@@ -124,7 +124,7 @@ func TestMultiplyEqualsReferenceForManyRows(t *testing.T) {
 		for i, f := range Formats() {
 			for j, used := range []int{10, 12, 13, 14, 15, 17, 21, 40, 103} {
 				columns := []int{64, 512, 515, 1600}[(i+j)%4]
-				product{f, 40, columns, used, used, 0, 40, ordinary, j%2 == 0, uint64(10*used + i)}.check(t, s)
+				product{f, 40, columns, used, used, 0, 0, 40, ordinary, j%2 == 0, uint64(10*used + i)}.check(t, s)
 			}
 		}
 	})
