@@ -19,6 +19,7 @@ var avx2 = Set{
 		multiplyQ8:        multiplyIntegerAVX2,
 		multiplyQ4:        multiplyIntegerAVX2,
 		multiplyFP8:       multiplyFloatAVX2,
+		multiplyMXFP4:     multiplyIntegerAVX2,
 		siluMultiply:      siluMultiplyVectors,
 		rmsNorm:           rmsNormVectors,
 		rotate:            rotateVectors,

@@ -798,11 +798,11 @@ group:
 	MOVQ       CX, R9
 	PREFETCHT0 2048(CX)
 	CMPQ       DX, $0x01
-	JNE        whole
+	JNE        whole0
 	CMPQ       BX, $0x08
-	JNE        part
+	JL         part0
 
-whole:
+whole0:
 	VMOVDQU      eightBytesAVX2<>+0(SB), Y1
 	VPMADDUBSW   (SI), Y1, Y1
 	VEXTRACTI128 $0x01, Y1, X2
@@ -964,10 +964,8 @@ whole:
 	VPADDW       Y9, Y4, Y4
 	PREFETCHT0   2496(CX)
 	PREFETCHT0   2560(CX)
-	ADDQ         $0x00000240, CX
-	ADDQ         $0x20, SI
 
-scale:
+scale0:
 	MOVQ         R8, R10
 	SHRQ         $0x01, R10
 	VPMADDWD     ones16AVX2<>+0(SB), Y1, Y1
@@ -999,6 +997,8 @@ scale:
 	VCVTDQ2PS    Y4, Y4
 	VFMADD231PS  Y4, Y2, Y8
 	INCQ         R8
+	ADDQ         $0x00000240, CX
+	ADDQ         $0x20, SI
 	DECQ         DX
 	JNZ          group
 	VMOVUPS      Y5, (AX)
@@ -1008,15 +1008,14 @@ scale:
 	VZEROUPPER
 	RET
 
-part:
+part0:
 	MOVQ  BX, R10
-	ADDQ  $0x40, CX
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
 	VPXOR Y4, Y4, Y4
 
-pair:
+pair0:
 	VPBROADCASTD (SI), Y9
 	VMOVDQU      eightBytesAVX2<>+0(SB), Y10
 	VPMADDUBSW   Y9, Y10, Y10
@@ -1024,20 +1023,20 @@ pair:
 	VPSUBW       Y10, Y2, Y2
 	VPSUBW       Y10, Y3, Y3
 	VPSUBW       Y10, Y4, Y4
-	VPAND        (CX), Y0, Y10
-	VPMADDUBSW   Y9, Y10, Y10
-	VPADDW       Y10, Y1, Y1
-	VPAND        32(CX), Y0, Y10
-	VPMADDUBSW   Y9, Y10, Y10
-	VPADDW       Y10, Y2, Y2
 	VPAND        64(CX), Y0, Y10
 	VPMADDUBSW   Y9, Y10, Y10
-	VPADDW       Y10, Y3, Y3
+	VPADDW       Y10, Y1, Y1
 	VPAND        96(CX), Y0, Y10
+	VPMADDUBSW   Y9, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPAND        128(CX), Y0, Y10
+	VPMADDUBSW   Y9, Y10, Y10
+	VPADDW       Y10, Y3, Y3
+	VPAND        160(CX), Y0, Y10
 	VPMADDUBSW   Y9, Y10, Y9
 	VPADDW       Y9, Y4, Y4
 	DECQ         R10
-	JZ           scale
+	JZ           scale0
 	VPBROADCASTD 4(SI), Y9
 	VMOVDQU      eightBytesAVX2<>+0(SB), Y10
 	VPMADDUBSW   Y9, Y10, Y10
@@ -1045,22 +1044,22 @@ pair:
 	VPSUBW       Y10, Y2, Y2
 	VPSUBW       Y10, Y3, Y3
 	VPSUBW       Y10, Y4, Y4
-	VMOVDQU      (CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y10
-	VPMADDUBSW   Y9, Y10, Y10
-	VPADDW       Y10, Y1, Y1
-	VMOVDQU      32(CX), Y10
-	VPSRLW       $0x04, Y10, Y10
-	VPAND        Y0, Y10, Y10
-	VPMADDUBSW   Y9, Y10, Y10
-	VPADDW       Y10, Y2, Y2
 	VMOVDQU      64(CX), Y10
 	VPSRLW       $0x04, Y10, Y10
 	VPAND        Y0, Y10, Y10
 	VPMADDUBSW   Y9, Y10, Y10
-	VPADDW       Y10, Y3, Y3
+	VPADDW       Y10, Y1, Y1
 	VMOVDQU      96(CX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPMADDUBSW   Y9, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VMOVDQU      128(CX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPMADDUBSW   Y9, Y10, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      160(CX), Y10
 	VPSRLW       $0x04, Y10, Y10
 	VPAND        Y0, Y10, Y10
 	VPMADDUBSW   Y9, Y10, Y9
@@ -1068,8 +1067,8 @@ pair:
 	ADDQ         $0x00000080, CX
 	ADDQ         $0x08, SI
 	DECQ         R10
-	JNZ          pair
-	JMP          scale
+	JNZ          pair0
+	JMP          scale0
 
 DATA nibblesAVX2<>+0(SB)/4, $0x0f0f0f0f
 DATA nibblesAVX2<>+4(SB)/4, $0x0f0f0f0f
@@ -1110,11 +1109,11 @@ group:
 	MOVQ       CX, R12
 	PREFETCHT0 2048(CX)
 	CMPQ       DX, $0x01
-	JNE        whole
+	JNE        whole0
 	CMPQ       BX, $0x08
-	JNE        part
+	JL         part0
 
-whole:
+whole0:
 	VMOVDQU      eightBytesAVX2<>+0(SB), Y1
 	VPMADDUBSW   (DI), Y1, Y1
 	VEXTRACTI128 $0x01, Y1, X2
@@ -1365,11 +1364,8 @@ whole:
 	VPADDW       Y9, Y8, Y8
 	PREFETCHT0   2496(CX)
 	PREFETCHT0   2560(CX)
-	ADDQ         $0x00000240, CX
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R9
 
-scale:
+scale0:
 	MOVQ         R11, R13
 	SHRQ         $0x01, R13
 	VPMADDWD     ones16AVX2<>+0(SB), Y1, Y1
@@ -1447,14 +1443,16 @@ scale:
 	VFMADD231PS  Y8, Y2, Y1
 	VMOVUPS      Y1, 96(AX)(SI*1)
 	INCQ         R11
+	ADDQ         $0x00000240, CX
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R9
 	DECQ         DX
 	JNZ          group
 	VZEROUPPER
 	RET
 
-part:
+part0:
 	MOVQ  BX, R13
-	ADDQ  $0x40, CX
 	VPXOR Y1, Y1, Y1
 	VPXOR Y2, Y2, Y2
 	VPXOR Y3, Y3, Y3
@@ -1464,7 +1462,7 @@ part:
 	VPXOR Y7, Y7, Y7
 	VPXOR Y8, Y8, Y8
 
-pair:
+pair0:
 	VPBROADCASTD (DI), Y9
 	VMOVDQU      eightBytesAVX2<>+0(SB), Y10
 	VPMADDUBSW   Y9, Y10, Y10
@@ -1479,28 +1477,28 @@ pair:
 	VPSUBW       Y11, Y6, Y6
 	VPSUBW       Y11, Y7, Y7
 	VPSUBW       Y11, Y8, Y8
-	VPAND        (CX), Y0, Y11
+	VPAND        64(CX), Y0, Y11
 	VPMADDUBSW   Y9, Y11, Y12
 	VPADDW       Y12, Y1, Y1
 	VPMADDUBSW   Y10, Y11, Y11
 	VPADDW       Y11, Y5, Y5
-	VPAND        32(CX), Y0, Y11
+	VPAND        96(CX), Y0, Y11
 	VPMADDUBSW   Y9, Y11, Y12
 	VPADDW       Y12, Y2, Y2
 	VPMADDUBSW   Y10, Y11, Y11
 	VPADDW       Y11, Y6, Y6
-	VPAND        64(CX), Y0, Y11
+	VPAND        128(CX), Y0, Y11
 	VPMADDUBSW   Y9, Y11, Y12
 	VPADDW       Y12, Y3, Y3
 	VPMADDUBSW   Y10, Y11, Y11
 	VPADDW       Y11, Y7, Y7
-	VPAND        96(CX), Y0, Y11
+	VPAND        160(CX), Y0, Y11
 	VPMADDUBSW   Y9, Y11, Y9
 	VPADDW       Y9, Y4, Y4
 	VPMADDUBSW   Y10, Y11, Y9
 	VPADDW       Y9, Y8, Y8
 	DECQ         R13
-	JZ           scale
+	JZ           scale0
 	VPBROADCASTD 4(DI), Y9
 	VMOVDQU      eightBytesAVX2<>+0(SB), Y10
 	VPMADDUBSW   Y9, Y10, Y10
@@ -1515,28 +1513,28 @@ pair:
 	VPSUBW       Y11, Y6, Y6
 	VPSUBW       Y11, Y7, Y7
 	VPSUBW       Y11, Y8, Y8
-	VMOVDQU      (CX), Y11
+	VMOVDQU      64(CX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y0, Y11, Y11
 	VPMADDUBSW   Y9, Y11, Y12
 	VPADDW       Y12, Y1, Y1
 	VPMADDUBSW   Y10, Y11, Y11
 	VPADDW       Y11, Y5, Y5
-	VMOVDQU      32(CX), Y11
+	VMOVDQU      96(CX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y0, Y11, Y11
 	VPMADDUBSW   Y9, Y11, Y12
 	VPADDW       Y12, Y2, Y2
 	VPMADDUBSW   Y10, Y11, Y11
 	VPADDW       Y11, Y6, Y6
-	VMOVDQU      64(CX), Y11
+	VMOVDQU      128(CX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y0, Y11, Y11
 	VPMADDUBSW   Y9, Y11, Y12
 	VPADDW       Y12, Y3, Y3
 	VPMADDUBSW   Y10, Y11, Y11
 	VPADDW       Y11, Y7, Y7
-	VMOVDQU      96(CX), Y11
+	VMOVDQU      160(CX), Y11
 	VPSRLW       $0x04, Y11, Y11
 	VPAND        Y0, Y11, Y11
 	VPMADDUBSW   Y9, Y11, Y9
@@ -1547,8 +1545,8 @@ pair:
 	ADDQ         $0x08, DI
 	ADDQ         $0x08, R9
 	DECQ         R13
-	JNZ          pair
-	JMP          scale
+	JNZ          pair0
+	JMP          scale0
 
 // func q4Rows4AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, codes2 *int8, scales2 *float32, codes3 *int8, scales3 *float32, groups int, lastQuads int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
@@ -1571,7 +1569,7 @@ group:
 	CMPQ         DX, $0x01
 	CMOVQEQ      BX, R13
 	CMPQ         R13, $0x08
-	JNE          corrected
+	JNE          corrected0_0
 	VMOVDQU      eightBytesAVX2<>+0(SB), Y1
 	VPMADDUBSW   (DI), Y1, Y1
 	VEXTRACTI128 $0x01, Y1, X2
@@ -1613,7 +1611,7 @@ group:
 	VPBROADCASTD X1, Y1
 	VMOVDQU      Y1, 96(SP)
 
-corrected:
+corrected0_0:
 	XORQ         R14, R14
 	MOVQ         R12, CX
 	VPXOR        Y1, Y1, Y1
@@ -1625,7 +1623,7 @@ corrected:
 	VPXOR        Y7, Y7, Y7
 	VPXOR        Y8, Y8, Y8
 	CMPQ         R13, $0x08
-	JNE          part0
+	JNE          part0_0
 	VPSUBW       (SP), Y1, Y1
 	VPSUBW       (SP), Y2, Y2
 	VPSUBW       32(SP), Y3, Y3
@@ -1830,12 +1828,12 @@ corrected:
 	VPMADDUBSW   Y11, Y10, Y9
 	VPADDW       Y9, Y8, Y8
 	PREFETCHT0   2496(R12)
-	JMP          scale0
+	JMP          scale0_0
 
-part0:
+part0_0:
 	MOVQ R13, R15
 
-pair0:
+pair0_0:
 	VPAND        64(CX), Y0, Y9
 	VPAND        96(CX), Y0, Y10
 	VPBROADCASTD (DI)(R14*4), Y11
@@ -1875,7 +1873,7 @@ pair0:
 	VPMADDUBSW   Y11, Y10, Y9
 	VPADDW       Y9, Y8, Y8
 	DECQ         R15
-	JZ           scale0
+	JZ           scale0_0
 	VMOVDQU      64(CX), Y9
 	VPSRLW       $0x04, Y9, Y9
 	VPAND        Y0, Y9, Y9
@@ -1921,9 +1919,9 @@ pair0:
 	ADDQ         $0x00000080, CX
 	ADDQ         $0x02, R14
 	DECQ         R15
-	JNZ          pair0
+	JNZ          pair0_0
 
-scale0:
+scale0_0:
 	MOVQ         AX, CX
 	MOVQ         scales0+32(FP), R15
 	MOVQ         R11, R14
@@ -2023,7 +2021,7 @@ scale0:
 	VPXOR        Y7, Y7, Y7
 	VPXOR        Y8, Y8, Y8
 	CMPQ         R13, $0x08
-	JNE          part1
+	JNE          part0_1
 	VPSUBW       (SP), Y1, Y1
 	VPSUBW       (SP), Y2, Y2
 	VPSUBW       32(SP), Y3, Y3
@@ -2228,10 +2226,10 @@ scale0:
 	VPMADDUBSW   Y11, Y10, Y9
 	VPADDW       Y9, Y8, Y8
 	PREFETCHT0   2560(R12)
-	JMP          scale1
+	JMP          scale0_1
 
-part1:
-pair1:
+part0_1:
+pair0_1:
 	VPAND        128(CX), Y0, Y9
 	VPAND        160(CX), Y0, Y10
 	VPBROADCASTD (DI)(R14*4), Y11
@@ -2271,7 +2269,7 @@ pair1:
 	VPMADDUBSW   Y11, Y10, Y9
 	VPADDW       Y9, Y8, Y8
 	DECQ         R13
-	JZ           scale1
+	JZ           scale0_1
 	VMOVDQU      128(CX), Y9
 	VPSRLW       $0x04, Y9, Y9
 	VPAND        Y0, Y9, Y9
@@ -2317,9 +2315,9 @@ pair1:
 	ADDQ         $0x00000080, CX
 	ADDQ         $0x02, R14
 	DECQ         R13
-	JNZ          pair1
+	JNZ          pair0_1
 
-scale1:
+scale0_1:
 	MOVQ         AX, CX
 	MOVQ         scales0+32(FP), R14
 	MOVQ         R11, R13
@@ -2408,14 +2406,3615 @@ scale1:
 	VMOVUPS      96(CX), Y1
 	VFMADD231PS  Y8, Y2, Y1
 	VMOVUPS      Y1, 96(CX)
+	INCQ         R11
 	LEAQ         576(R12), CX
 	ADDQ         $0x20, DI
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
 	ADDQ         $0x20, R10
-	INCQ         R11
 	DECQ         DX
 	JNZ          group
+	VZEROUPPER
+	RET
+
+// func mxfp4Rows1AVX2(acc *float32, weights *byte, codes0 *int8, scales0 *float32, groups int, lastQuads int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·mxfp4Rows1AVX2(SB), NOSPLIT, $0-48
+	MOVQ    acc+0(FP), AX
+	MOVQ    weights+8(FP), CX
+	MOVQ    groups+32(FP), DX
+	MOVQ    lastQuads+40(FP), BX
+	MOVQ    codes0+16(FP), SI
+	MOVQ    scales0+24(FP), DI
+	XORQ    R8, R8
+	VMOVDQU nibblesAVX2<>+0(SB), Y0
+	VMOVDQU mxfp4BytesAVX2<>+0(SB), Y1
+	VMOVDQU (AX), Y6
+	VMOVDQU 32(AX), Y7
+	VMOVDQU 64(AX), Y8
+	VMOVDQU 96(AX), Y9
+
+group:
+	MOVQ       CX, R9
+	PREFETCHT0 2048(CX)
+	CMPQ       DX, $0x01
+	JNE        whole0
+	CMPQ       BX, $0x08
+	JL         part0
+
+whole0:
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   (SI), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y10
+	VPXOR        Y2, Y2, Y2
+	VPSUBW       Y10, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPSUBW       Y10, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPSUBW       Y10, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPSUBW       Y10, Y5, Y5
+	VPBROADCASTD (SI), Y10
+	VPAND        64(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        96(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        128(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        160(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 4(SI), Y10
+	VMOVDQU      64(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      96(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      128(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      160(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   2112(CX)
+	PREFETCHT0   2176(CX)
+	VPBROADCASTD 8(SI), Y10
+	VPAND        192(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        224(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        256(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        288(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 12(SI), Y10
+	VMOVDQU      192(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      224(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      256(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      288(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   2240(CX)
+	PREFETCHT0   2304(CX)
+	VPBROADCASTD 16(SI), Y10
+	VPAND        320(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        352(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        384(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        416(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 20(SI), Y10
+	VMOVDQU      320(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      352(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      384(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      416(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   2368(CX)
+	PREFETCHT0   2432(CX)
+	VPBROADCASTD 24(SI), Y10
+	VPAND        448(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        480(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        512(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        544(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 28(SI), Y10
+	VMOVDQU      448(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      480(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      512(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      544(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   2496(CX)
+	PREFETCHT0   2560(CX)
+
+scale0:
+	MOVQ         R8, R10
+	SHRQ         $0x01, R10
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    (R9), Y11
+	VPSLLD       $0x17, Y11, Y11
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y11, Y11
+	VMULPS       halfAVX2<>+0(SB), Y11, Y11
+	VBROADCASTSS (DI)(R10*4), Y10
+	VMULPS       Y10, Y11, Y11
+	VCVTDQ2PS    Y2, Y2
+	VFMADD231PS  Y2, Y11, Y6
+	VPMOVZXBD    8(R9), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (DI)(R10*4), Y2
+	VMULPS       Y2, Y10, Y10
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y10, Y7
+	VPMOVZXBD    16(R9), Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y3, Y3
+	VMULPS       halfAVX2<>+0(SB), Y3, Y3
+	VBROADCASTSS (DI)(R10*4), Y2
+	VMULPS       Y2, Y3, Y3
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y3, Y8
+	VPMOVZXBD    24(R9), Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y3, Y3
+	VMULPS       halfAVX2<>+0(SB), Y3, Y3
+	VBROADCASTSS (DI)(R10*4), Y2
+	VMULPS       Y2, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y3, Y9
+	INCQ         R8
+	CMPQ         DX, $0x01
+	JNE          whole1
+	CMPQ         BX, $0x08
+	JLE          end
+	CMPQ         BX, $0x10
+	JL           part1
+
+whole1:
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   32(SI), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y10
+	VPXOR        Y2, Y2, Y2
+	VPSUBW       Y10, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPSUBW       Y10, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPSUBW       Y10, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPSUBW       Y10, Y5, Y5
+	VPBROADCASTD 32(SI), Y10
+	VPAND        576(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        608(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        640(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        672(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 36(SI), Y10
+	VMOVDQU      576(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      608(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      640(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      672(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   2624(CX)
+	PREFETCHT0   2688(CX)
+	VPBROADCASTD 40(SI), Y10
+	VPAND        704(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        736(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        768(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        800(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 44(SI), Y10
+	VMOVDQU      704(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      736(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      768(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      800(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   2752(CX)
+	PREFETCHT0   2816(CX)
+	VPBROADCASTD 48(SI), Y10
+	VPAND        832(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        864(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        896(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        928(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 52(SI), Y10
+	VMOVDQU      832(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      864(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      896(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      928(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   2880(CX)
+	PREFETCHT0   2944(CX)
+	VPBROADCASTD 56(SI), Y10
+	VPAND        960(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        992(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        1024(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        1056(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	VPBROADCASTD 60(SI), Y10
+	VMOVDQU      960(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      992(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      1024(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      1056(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	PREFETCHT0   3008(CX)
+	PREFETCHT0   3072(CX)
+
+scale1:
+	MOVQ         R8, R10
+	SHRQ         $0x01, R10
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    32(R9), Y11
+	VPSLLD       $0x17, Y11, Y11
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y11, Y11
+	VMULPS       halfAVX2<>+0(SB), Y11, Y11
+	VBROADCASTSS (DI)(R10*4), Y10
+	VMULPS       Y10, Y11, Y11
+	VCVTDQ2PS    Y2, Y2
+	VFMADD231PS  Y2, Y11, Y6
+	VPMOVZXBD    40(R9), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (DI)(R10*4), Y2
+	VMULPS       Y2, Y10, Y10
+	VCVTDQ2PS    Y3, Y3
+	VFMADD231PS  Y3, Y10, Y7
+	VPMOVZXBD    48(R9), Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y3, Y3
+	VMULPS       halfAVX2<>+0(SB), Y3, Y3
+	VBROADCASTSS (DI)(R10*4), Y2
+	VMULPS       Y2, Y3, Y3
+	VCVTDQ2PS    Y4, Y4
+	VFMADD231PS  Y4, Y3, Y8
+	VPMOVZXBD    56(R9), Y3
+	VPSLLD       $0x17, Y3, Y3
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y3, Y3
+	VMULPS       halfAVX2<>+0(SB), Y3, Y3
+	VBROADCASTSS (DI)(R10*4), Y2
+	VMULPS       Y2, Y3, Y3
+	VCVTDQ2PS    Y5, Y5
+	VFMADD231PS  Y5, Y3, Y9
+	INCQ         R8
+	ADDQ         $0x00000440, CX
+	ADDQ         $0x40, SI
+	DECQ         DX
+	JNZ          group
+
+end:
+	VMOVUPS Y6, (AX)
+	VMOVUPS Y7, 32(AX)
+	VMOVUPS Y8, 64(AX)
+	VMOVUPS Y9, 96(AX)
+	VZEROUPPER
+	RET
+
+part0:
+	MOVQ  BX, R10
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+
+pair0:
+	VPBROADCASTD (SI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VPAND        64(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        96(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        128(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        160(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	DECQ         R10
+	JZ           scale0
+	VPBROADCASTD 4(SI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VMOVDQU      64(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      96(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      128(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      160(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x08, SI
+	DECQ         R10
+	JNZ          pair0
+	JMP          scale0
+
+part1:
+	MOVQ  BX, R10
+	SUBQ  $0x08, R10
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+
+pair1:
+	VPBROADCASTD 32(SI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VPAND        576(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VPAND        608(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VPAND        640(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VPAND        672(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	DECQ         R10
+	JZ           scale1
+	VPBROADCASTD 36(SI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VMOVDQU      576(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y2, Y2
+	VMOVDQU      608(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      640(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPADDW       Y11, Y4, Y4
+	VMOVDQU      672(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPMADDUBSW   Y10, Y11, Y10
+	VPADDW       Y10, Y5, Y5
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x08, SI
+	DECQ         R10
+	JNZ          pair1
+	JMP          scale1
+
+DATA mxfp4BytesAVX2<>+0(SB)/1, $0x0c
+DATA mxfp4BytesAVX2<>+1(SB)/1, $0x0d
+DATA mxfp4BytesAVX2<>+2(SB)/1, $0x0e
+DATA mxfp4BytesAVX2<>+3(SB)/1, $0x0f
+DATA mxfp4BytesAVX2<>+4(SB)/1, $0x10
+DATA mxfp4BytesAVX2<>+5(SB)/1, $0x12
+DATA mxfp4BytesAVX2<>+6(SB)/1, $0x14
+DATA mxfp4BytesAVX2<>+7(SB)/1, $0x18
+DATA mxfp4BytesAVX2<>+8(SB)/1, $0x0c
+DATA mxfp4BytesAVX2<>+9(SB)/1, $0x0b
+DATA mxfp4BytesAVX2<>+10(SB)/1, $0x0a
+DATA mxfp4BytesAVX2<>+11(SB)/1, $0x09
+DATA mxfp4BytesAVX2<>+12(SB)/1, $0x08
+DATA mxfp4BytesAVX2<>+13(SB)/1, $0x06
+DATA mxfp4BytesAVX2<>+14(SB)/1, $0x04
+DATA mxfp4BytesAVX2<>+15(SB)/1, $0x00
+DATA mxfp4BytesAVX2<>+16(SB)/1, $0x0c
+DATA mxfp4BytesAVX2<>+17(SB)/1, $0x0d
+DATA mxfp4BytesAVX2<>+18(SB)/1, $0x0e
+DATA mxfp4BytesAVX2<>+19(SB)/1, $0x0f
+DATA mxfp4BytesAVX2<>+20(SB)/1, $0x10
+DATA mxfp4BytesAVX2<>+21(SB)/1, $0x12
+DATA mxfp4BytesAVX2<>+22(SB)/1, $0x14
+DATA mxfp4BytesAVX2<>+23(SB)/1, $0x18
+DATA mxfp4BytesAVX2<>+24(SB)/1, $0x0c
+DATA mxfp4BytesAVX2<>+25(SB)/1, $0x0b
+DATA mxfp4BytesAVX2<>+26(SB)/1, $0x0a
+DATA mxfp4BytesAVX2<>+27(SB)/1, $0x09
+DATA mxfp4BytesAVX2<>+28(SB)/1, $0x08
+DATA mxfp4BytesAVX2<>+29(SB)/1, $0x06
+DATA mxfp4BytesAVX2<>+30(SB)/1, $0x04
+DATA mxfp4BytesAVX2<>+31(SB)/1, $0x00
+GLOBL mxfp4BytesAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA twelveBytesAVX2<>+0(SB)/4, $0x0c0c0c0c
+DATA twelveBytesAVX2<>+4(SB)/4, $0x0c0c0c0c
+DATA twelveBytesAVX2<>+8(SB)/4, $0x0c0c0c0c
+DATA twelveBytesAVX2<>+12(SB)/4, $0x0c0c0c0c
+DATA twelveBytesAVX2<>+16(SB)/4, $0x0c0c0c0c
+DATA twelveBytesAVX2<>+20(SB)/4, $0x0c0c0c0c
+DATA twelveBytesAVX2<>+24(SB)/4, $0x0c0c0c0c
+DATA twelveBytesAVX2<>+28(SB)/4, $0x0c0c0c0c
+GLOBL twelveBytesAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA smallestE8M0AVX2<>+0(SB)/4, $0x00400000
+DATA smallestE8M0AVX2<>+4(SB)/4, $0x00400000
+DATA smallestE8M0AVX2<>+8(SB)/4, $0x00400000
+DATA smallestE8M0AVX2<>+12(SB)/4, $0x00400000
+DATA smallestE8M0AVX2<>+16(SB)/4, $0x00400000
+DATA smallestE8M0AVX2<>+20(SB)/4, $0x00400000
+DATA smallestE8M0AVX2<>+24(SB)/4, $0x00400000
+DATA smallestE8M0AVX2<>+28(SB)/4, $0x00400000
+GLOBL smallestE8M0AVX2<>(SB), RODATA|NOPTR, $32
+
+DATA halfAVX2<>+0(SB)/4, $0x3f000000
+DATA halfAVX2<>+4(SB)/4, $0x3f000000
+DATA halfAVX2<>+8(SB)/4, $0x3f000000
+DATA halfAVX2<>+12(SB)/4, $0x3f000000
+DATA halfAVX2<>+16(SB)/4, $0x3f000000
+DATA halfAVX2<>+20(SB)/4, $0x3f000000
+DATA halfAVX2<>+24(SB)/4, $0x3f000000
+DATA halfAVX2<>+28(SB)/4, $0x3f000000
+GLOBL halfAVX2<>(SB), RODATA|NOPTR, $32
+
+// func mxfp4Rows2AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, groups int, lastQuads int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·mxfp4Rows2AVX2(SB), NOSPLIT, $0-72
+	MOVQ    acc+0(FP), AX
+	MOVQ    weights+16(FP), CX
+	MOVQ    groups+56(FP), DX
+	MOVQ    lastQuads+64(FP), BX
+	MOVQ    stride+8(FP), SI
+	MOVQ    codes0+24(FP), DI
+	MOVQ    scales0+32(FP), R8
+	MOVQ    codes1+40(FP), R9
+	MOVQ    scales1+48(FP), R10
+	XORQ    R11, R11
+	VMOVDQU nibblesAVX2<>+0(SB), Y0
+	VMOVDQU mxfp4BytesAVX2<>+0(SB), Y1
+
+group:
+	MOVQ       CX, R12
+	PREFETCHT0 2048(CX)
+	CMPQ       DX, $0x01
+	JNE        whole0
+	CMPQ       BX, $0x08
+	JL         part0
+
+whole0:
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   (DI), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y6
+	VPXOR        Y2, Y2, Y2
+	VPSUBW       Y6, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPSUBW       Y6, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPSUBW       Y6, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPSUBW       Y6, Y5, Y5
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y6
+	VPMADDUBSW   (R9), Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPADDW       X7, X6, X6
+	VPSHUFD      $0x4e, X6, X7
+	VPADDW       X7, X6, X6
+	VPSHUFD      $0xb1, X6, X7
+	VPADDW       X7, X6, X6
+	VPBROADCASTD X6, Y10
+	VPXOR        Y6, Y6, Y6
+	VPSUBW       Y10, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPSUBW       Y10, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPSUBW       Y10, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPSUBW       Y10, Y9, Y9
+	VPBROADCASTD (DI), Y10
+	VPBROADCASTD (R9), Y11
+	VPAND        64(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        96(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        128(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        160(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 4(DI), Y10
+	VPBROADCASTD 4(R9), Y11
+	VMOVDQU      64(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      96(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      128(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      160(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2112(CX)
+	PREFETCHT0   2176(CX)
+	VPBROADCASTD 8(DI), Y10
+	VPBROADCASTD 8(R9), Y11
+	VPAND        192(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        224(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        256(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        288(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 12(DI), Y10
+	VPBROADCASTD 12(R9), Y11
+	VMOVDQU      192(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      224(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      256(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      288(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2240(CX)
+	PREFETCHT0   2304(CX)
+	VPBROADCASTD 16(DI), Y10
+	VPBROADCASTD 16(R9), Y11
+	VPAND        320(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        352(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        384(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        416(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 20(DI), Y10
+	VPBROADCASTD 20(R9), Y11
+	VMOVDQU      320(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      352(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      384(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      416(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2368(CX)
+	PREFETCHT0   2432(CX)
+	VPBROADCASTD 24(DI), Y10
+	VPBROADCASTD 24(R9), Y11
+	VPAND        448(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        480(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        512(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        544(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 28(DI), Y10
+	VPBROADCASTD 28(R9), Y11
+	VMOVDQU      448(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      480(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      512(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      544(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2496(CX)
+	PREFETCHT0   2560(CX)
+
+scale0:
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    (R12), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (R8)(R13*4), Y11
+	VMULPS       Y11, Y10, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (AX), Y10
+	VFMADD231PS  Y2, Y11, Y10
+	VMOVUPS      Y10, (AX)
+	VPMOVZXBD    8(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R8)(R13*4), Y10
+	VMULPS       Y10, Y2, Y10
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(AX), Y2
+	VFMADD231PS  Y3, Y10, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVZXBD    16(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R8)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      64(AX), Y2
+	VFMADD231PS  Y4, Y3, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVZXBD    24(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R8)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      96(AX), Y2
+	VFMADD231PS  Y5, Y3, Y2
+	VMOVUPS      Y2, 96(AX)
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y6, Y6
+	VPMADDWD     ones16AVX2<>+0(SB), Y7, Y7
+	VPMADDWD     ones16AVX2<>+0(SB), Y8, Y8
+	VPMADDWD     ones16AVX2<>+0(SB), Y9, Y9
+	VPMOVZXBD    (R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      (AX)(SI*1), Y2
+	VFMADD231PS  Y6, Y3, Y2
+	VMOVUPS      Y2, (AX)(SI*1)
+	VPMOVZXBD    8(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      32(AX)(SI*1), Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VMOVUPS      Y2, 32(AX)(SI*1)
+	VPMOVZXBD    16(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      64(AX)(SI*1), Y2
+	VFMADD231PS  Y8, Y3, Y2
+	VMOVUPS      Y2, 64(AX)(SI*1)
+	VPMOVZXBD    24(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      96(AX)(SI*1), Y2
+	VFMADD231PS  Y9, Y3, Y2
+	VMOVUPS      Y2, 96(AX)(SI*1)
+	INCQ         R11
+	CMPQ         DX, $0x01
+	JNE          whole1
+	CMPQ         BX, $0x08
+	JLE          end
+	CMPQ         BX, $0x10
+	JL           part1
+
+whole1:
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   32(DI), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y6
+	VPXOR        Y2, Y2, Y2
+	VPSUBW       Y6, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPSUBW       Y6, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPSUBW       Y6, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPSUBW       Y6, Y5, Y5
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y6
+	VPMADDUBSW   32(R9), Y6, Y6
+	VEXTRACTI128 $0x01, Y6, X7
+	VPADDW       X7, X6, X6
+	VPSHUFD      $0x4e, X6, X7
+	VPADDW       X7, X6, X6
+	VPSHUFD      $0xb1, X6, X7
+	VPADDW       X7, X6, X6
+	VPBROADCASTD X6, Y10
+	VPXOR        Y6, Y6, Y6
+	VPSUBW       Y10, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPSUBW       Y10, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPSUBW       Y10, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	VPSUBW       Y10, Y9, Y9
+	VPBROADCASTD 32(DI), Y10
+	VPBROADCASTD 32(R9), Y11
+	VPAND        576(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        608(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        640(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        672(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 36(DI), Y10
+	VPBROADCASTD 36(R9), Y11
+	VMOVDQU      576(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      608(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      640(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      672(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2624(CX)
+	PREFETCHT0   2688(CX)
+	VPBROADCASTD 40(DI), Y10
+	VPBROADCASTD 40(R9), Y11
+	VPAND        704(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        736(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        768(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        800(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 44(DI), Y10
+	VPBROADCASTD 44(R9), Y11
+	VMOVDQU      704(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      736(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      768(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      800(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2752(CX)
+	PREFETCHT0   2816(CX)
+	VPBROADCASTD 48(DI), Y10
+	VPBROADCASTD 48(R9), Y11
+	VPAND        832(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        864(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        896(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        928(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 52(DI), Y10
+	VPBROADCASTD 52(R9), Y11
+	VMOVDQU      832(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      864(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      896(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      928(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2880(CX)
+	PREFETCHT0   2944(CX)
+	VPBROADCASTD 56(DI), Y10
+	VPBROADCASTD 56(R9), Y11
+	VPAND        960(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        992(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        1024(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        1056(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	VPBROADCASTD 60(DI), Y10
+	VPBROADCASTD 60(R9), Y11
+	VMOVDQU      960(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      992(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      1024(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      1056(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   3008(CX)
+	PREFETCHT0   3072(CX)
+
+scale1:
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    32(R12), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (R8)(R13*4), Y11
+	VMULPS       Y11, Y10, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (AX), Y10
+	VFMADD231PS  Y2, Y11, Y10
+	VMOVUPS      Y10, (AX)
+	VPMOVZXBD    40(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R8)(R13*4), Y10
+	VMULPS       Y10, Y2, Y10
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(AX), Y2
+	VFMADD231PS  Y3, Y10, Y2
+	VMOVUPS      Y2, 32(AX)
+	VPMOVZXBD    48(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R8)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      64(AX), Y2
+	VFMADD231PS  Y4, Y3, Y2
+	VMOVUPS      Y2, 64(AX)
+	VPMOVZXBD    56(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R8)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      96(AX), Y2
+	VFMADD231PS  Y5, Y3, Y2
+	VMOVUPS      Y2, 96(AX)
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y6, Y6
+	VPMADDWD     ones16AVX2<>+0(SB), Y7, Y7
+	VPMADDWD     ones16AVX2<>+0(SB), Y8, Y8
+	VPMADDWD     ones16AVX2<>+0(SB), Y9, Y9
+	VPMOVZXBD    32(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      (AX)(SI*1), Y2
+	VFMADD231PS  Y6, Y3, Y2
+	VMOVUPS      Y2, (AX)(SI*1)
+	VPMOVZXBD    40(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      32(AX)(SI*1), Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VMOVUPS      Y2, 32(AX)(SI*1)
+	VPMOVZXBD    48(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      64(AX)(SI*1), Y2
+	VFMADD231PS  Y8, Y3, Y2
+	VMOVUPS      Y2, 64(AX)(SI*1)
+	VPMOVZXBD    56(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R10)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      96(AX)(SI*1), Y2
+	VFMADD231PS  Y9, Y3, Y2
+	VMOVUPS      Y2, 96(AX)(SI*1)
+	INCQ         R11
+	ADDQ         $0x00000440, CX
+	ADDQ         $0x40, DI
+	ADDQ         $0x40, R9
+	DECQ         DX
+	JNZ          group
+
+end:
+	VZEROUPPER
+	RET
+
+part0:
+	MOVQ  BX, R13
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+
+pair0:
+	VPBROADCASTD (DI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VPBROADCASTD (R9), Y11
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y12
+	VPMADDUBSW   Y11, Y12, Y12
+	VPSUBW       Y12, Y6, Y6
+	VPSUBW       Y12, Y7, Y7
+	VPSUBW       Y12, Y8, Y8
+	VPSUBW       Y12, Y9, Y9
+	VPAND        64(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        96(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        128(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        160(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	DECQ         R13
+	JZ           scale0
+	VPBROADCASTD 4(DI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VPBROADCASTD 4(R9), Y11
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y12
+	VPMADDUBSW   Y11, Y12, Y12
+	VPSUBW       Y12, Y6, Y6
+	VPSUBW       Y12, Y7, Y7
+	VPSUBW       Y12, Y8, Y8
+	VPSUBW       Y12, Y9, Y9
+	VMOVDQU      64(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      96(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      128(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      160(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x08, DI
+	ADDQ         $0x08, R9
+	DECQ         R13
+	JNZ          pair0
+	JMP          scale0
+
+part1:
+	MOVQ  BX, R13
+	SUBQ  $0x08, R13
+	VPXOR Y2, Y2, Y2
+	VPXOR Y3, Y3, Y3
+	VPXOR Y4, Y4, Y4
+	VPXOR Y5, Y5, Y5
+	VPXOR Y6, Y6, Y6
+	VPXOR Y7, Y7, Y7
+	VPXOR Y8, Y8, Y8
+	VPXOR Y9, Y9, Y9
+
+pair1:
+	VPBROADCASTD 32(DI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VPBROADCASTD 32(R9), Y11
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y12
+	VPMADDUBSW   Y11, Y12, Y12
+	VPSUBW       Y12, Y6, Y6
+	VPSUBW       Y12, Y7, Y7
+	VPSUBW       Y12, Y8, Y8
+	VPSUBW       Y12, Y9, Y9
+	VPAND        576(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VPAND        608(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VPAND        640(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VPAND        672(CX), Y0, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	DECQ         R13
+	JZ           scale1
+	VPBROADCASTD 36(DI), Y10
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y11
+	VPMADDUBSW   Y10, Y11, Y11
+	VPSUBW       Y11, Y2, Y2
+	VPSUBW       Y11, Y3, Y3
+	VPSUBW       Y11, Y4, Y4
+	VPSUBW       Y11, Y5, Y5
+	VPBROADCASTD 36(R9), Y11
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y12
+	VPMADDUBSW   Y11, Y12, Y12
+	VPSUBW       Y12, Y6, Y6
+	VPSUBW       Y12, Y7, Y7
+	VPSUBW       Y12, Y8, Y8
+	VPSUBW       Y12, Y9, Y9
+	VMOVDQU      576(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y6, Y6
+	VMOVDQU      608(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y3, Y3
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y7, Y7
+	VMOVDQU      640(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y11, Y12, Y12
+	VPADDW       Y12, Y8, Y8
+	VMOVDQU      672(CX), Y12
+	VPSRLW       $0x04, Y12, Y12
+	VPAND        Y0, Y12, Y12
+	VPSHUFB      Y12, Y1, Y12
+	VPMADDUBSW   Y10, Y12, Y10
+	VPADDW       Y10, Y5, Y5
+	VPMADDUBSW   Y11, Y12, Y10
+	VPADDW       Y10, Y9, Y9
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x08, DI
+	ADDQ         $0x08, R9
+	DECQ         R13
+	JNZ          pair1
+	JMP          scale1
+
+// func mxfp4Rows4AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, codes2 *int8, scales2 *float32, codes3 *int8, scales3 *float32, groups int, lastQuads int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·mxfp4Rows4AVX2(SB), NOSPLIT, $128-104
+	MOVQ    acc+0(FP), AX
+	MOVQ    weights+16(FP), CX
+	MOVQ    groups+88(FP), DX
+	MOVQ    lastQuads+96(FP), BX
+	MOVQ    stride+8(FP), SI
+	MOVQ    codes0+24(FP), DI
+	MOVQ    codes1+40(FP), R8
+	MOVQ    codes2+56(FP), R9
+	MOVQ    codes3+72(FP), R10
+	XORQ    R11, R11
+	VMOVDQU nibblesAVX2<>+0(SB), Y0
+	VMOVDQU mxfp4BytesAVX2<>+0(SB), Y1
+
+group:
+	MOVQ CX, R12
+	MOVQ $0x00000008, R13
+	CMPQ DX, $0x01
+	JNE  quads0_0
+	CMPQ BX, $0x00
+	JLE  end
+	CMPQ BX, $0x08
+	JGE  quads0_0
+	MOVQ BX, R13
+
+quads0_0:
+	CMPQ         R13, $0x08
+	JNE          corrected0_0
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   (DI), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, (SP)
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   (R8), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, 32(SP)
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   (R9), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   (R10), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, 96(SP)
+
+corrected0_0:
+	XORQ         R14, R14
+	MOVQ         R12, CX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	CMPQ         R13, $0x08
+	JNE          part0_0
+	VPSUBW       (SP), Y2, Y2
+	VPSUBW       (SP), Y3, Y3
+	VPSUBW       32(SP), Y4, Y4
+	VPSUBW       32(SP), Y5, Y5
+	VPSUBW       64(SP), Y6, Y6
+	VPSUBW       64(SP), Y7, Y7
+	VPSUBW       96(SP), Y8, Y8
+	VPSUBW       96(SP), Y9, Y9
+	VPAND        64(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        96(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD (DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD (R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD (R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD (R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      64(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      96(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 4(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 4(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 4(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 4(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2112(R12)
+	VPAND        192(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        224(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 8(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 8(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 8(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 8(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      192(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      224(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 12(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 12(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 12(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 12(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2240(R12)
+	VPAND        320(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        352(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 16(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 16(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 16(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 16(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      320(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      352(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 20(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 20(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 20(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 20(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2368(R12)
+	VPAND        448(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        480(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 24(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 24(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 24(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 24(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      448(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      480(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 28(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 28(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 28(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 28(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2496(R12)
+	JMP          scale0_0
+
+part0_0:
+	MOVQ R13, R15
+
+pair0_0:
+	VPAND        64(CX), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        96(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD (DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD (R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD (R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD (R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	DECQ         R15
+	JZ           scale0_0
+	VMOVDQU      64(CX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      96(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 4(DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 4(R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 4(R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 4(R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x02, R14
+	DECQ         R15
+	JNZ          pair0_0
+
+scale0_0:
+	MOVQ         AX, CX
+	MOVQ         scales0+32(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMOVZXBD    (R12), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (R15)(R14*4), Y11
+	VMULPS       Y11, Y10, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (CX), Y10
+	VFMADD231PS  Y2, Y11, Y10
+	VMOVUPS      Y10, (CX)
+	VPMOVZXBD    8(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y10
+	VMULPS       Y10, Y2, Y10
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y3, Y10, Y2
+	VMOVUPS      Y2, 32(CX)
+	ADDQ         SI, CX
+	MOVQ         scales1+48(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    (R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      (CX), Y2
+	VFMADD231PS  Y4, Y3, Y2
+	VMOVUPS      Y2, (CX)
+	VPMOVZXBD    8(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y5, Y3, Y2
+	VMOVUPS      Y2, 32(CX)
+	ADDQ         SI, CX
+	MOVQ         scales2+64(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y6, Y6
+	VPMADDWD     ones16AVX2<>+0(SB), Y7, Y7
+	VPMOVZXBD    (R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      (CX), Y2
+	VFMADD231PS  Y6, Y3, Y2
+	VMOVUPS      Y2, (CX)
+	VPMOVZXBD    8(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VMOVUPS      Y2, 32(CX)
+	ADDQ         SI, CX
+	MOVQ         scales3+80(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y8, Y8
+	VPMADDWD     ones16AVX2<>+0(SB), Y9, Y9
+	VPMOVZXBD    (R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      (CX), Y2
+	VFMADD231PS  Y8, Y3, Y2
+	VMOVUPS      Y2, (CX)
+	VPMOVZXBD    8(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y9, Y3, Y2
+	VMOVUPS      Y2, 32(CX)
+	XORQ         R14, R14
+	MOVQ         R12, CX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	CMPQ         R13, $0x08
+	JNE          part0_1
+	VPSUBW       (SP), Y2, Y2
+	VPSUBW       (SP), Y3, Y3
+	VPSUBW       32(SP), Y4, Y4
+	VPSUBW       32(SP), Y5, Y5
+	VPSUBW       64(SP), Y6, Y6
+	VPSUBW       64(SP), Y7, Y7
+	VPSUBW       96(SP), Y8, Y8
+	VPSUBW       96(SP), Y9, Y9
+	VPAND        128(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        160(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD (DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD (R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD (R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD (R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      128(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      160(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 4(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 4(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 4(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 4(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2176(R12)
+	VPAND        256(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        288(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 8(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 8(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 8(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 8(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      256(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      288(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 12(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 12(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 12(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 12(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2304(R12)
+	VPAND        384(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        416(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 16(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 16(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 16(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 16(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      384(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      416(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 20(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 20(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 20(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 20(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2432(R12)
+	VPAND        512(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        544(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 24(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 24(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 24(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 24(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      512(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      544(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 28(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 28(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 28(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 28(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2560(R12)
+	JMP          scale0_1
+
+part0_1:
+pair0_1:
+	VPAND        128(CX), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        160(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD (DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD (R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD (R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD (R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	DECQ         R13
+	JZ           scale0_1
+	VMOVDQU      128(CX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      160(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 4(DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 4(R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 4(R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 4(R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x02, R14
+	DECQ         R13
+	JNZ          pair0_1
+
+scale0_1:
+	MOVQ         AX, CX
+	MOVQ         scales0+32(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMOVZXBD    16(R12), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (R14)(R13*4), Y11
+	VMULPS       Y11, Y10, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      64(CX), Y10
+	VFMADD231PS  Y2, Y11, Y10
+	VMOVUPS      Y10, 64(CX)
+	VPMOVZXBD    24(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y10
+	VMULPS       Y10, Y2, Y10
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y3, Y10, Y2
+	VMOVUPS      Y2, 96(CX)
+	ADDQ         SI, CX
+	MOVQ         scales1+48(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    16(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      64(CX), Y2
+	VFMADD231PS  Y4, Y3, Y2
+	VMOVUPS      Y2, 64(CX)
+	VPMOVZXBD    24(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y5, Y3, Y2
+	VMOVUPS      Y2, 96(CX)
+	ADDQ         SI, CX
+	MOVQ         scales2+64(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y6, Y6
+	VPMADDWD     ones16AVX2<>+0(SB), Y7, Y7
+	VPMOVZXBD    16(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      64(CX), Y2
+	VFMADD231PS  Y6, Y3, Y2
+	VMOVUPS      Y2, 64(CX)
+	VPMOVZXBD    24(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VMOVUPS      Y2, 96(CX)
+	ADDQ         SI, CX
+	MOVQ         scales3+80(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y8, Y8
+	VPMADDWD     ones16AVX2<>+0(SB), Y9, Y9
+	VPMOVZXBD    16(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      64(CX), Y2
+	VFMADD231PS  Y8, Y3, Y2
+	VMOVUPS      Y2, 64(CX)
+	VPMOVZXBD    24(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y9, Y3, Y2
+	VMOVUPS      Y2, 96(CX)
+	INCQ         R11
+	MOVQ         $0x00000008, R13
+	CMPQ         DX, $0x01
+	JNE          quads1_0
+	CMPQ         BX, $0x08
+	JLE          end
+	CMPQ         BX, $0x10
+	JGE          quads1_0
+	MOVQ         BX, R13
+	SUBQ         $0x08, R13
+
+quads1_0:
+	CMPQ         R13, $0x08
+	JNE          corrected1_0
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   32(DI), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, (SP)
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   32(R8), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, 32(SP)
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   32(R9), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, 64(SP)
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y2
+	VPMADDUBSW   32(R10), Y2, Y2
+	VEXTRACTI128 $0x01, Y2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0x4e, X2, X3
+	VPADDW       X3, X2, X2
+	VPSHUFD      $0xb1, X2, X3
+	VPADDW       X3, X2, X2
+	VPBROADCASTD X2, Y2
+	VMOVDQU      Y2, 96(SP)
+
+corrected1_0:
+	XORQ         R14, R14
+	MOVQ         R12, CX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	CMPQ         R13, $0x08
+	JNE          part1_0
+	VPSUBW       (SP), Y2, Y2
+	VPSUBW       (SP), Y3, Y3
+	VPSUBW       32(SP), Y4, Y4
+	VPSUBW       32(SP), Y5, Y5
+	VPSUBW       64(SP), Y6, Y6
+	VPSUBW       64(SP), Y7, Y7
+	VPSUBW       96(SP), Y8, Y8
+	VPSUBW       96(SP), Y9, Y9
+	VPAND        576(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        608(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 32(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 32(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 32(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 32(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      576(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      608(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 36(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 36(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 36(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 36(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2624(R12)
+	VPAND        704(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        736(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 40(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 40(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 40(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 40(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      704(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      736(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 44(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 44(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 44(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 44(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2752(R12)
+	VPAND        832(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        864(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 48(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 48(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 48(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 48(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      832(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      864(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 52(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 52(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 52(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 52(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2880(R12)
+	VPAND        960(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        992(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 56(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 56(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 56(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 56(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      960(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      992(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 60(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 60(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 60(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 60(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   3008(R12)
+	JMP          scale1_0
+
+part1_0:
+	MOVQ R13, R15
+
+pair1_0:
+	VPAND        576(CX), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        608(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 32(DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 32(R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 32(R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 32(R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	DECQ         R15
+	JZ           scale1_0
+	VMOVDQU      576(CX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      608(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 36(DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 36(R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 36(R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 36(R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x02, R14
+	DECQ         R15
+	JNZ          pair1_0
+
+scale1_0:
+	MOVQ         AX, CX
+	MOVQ         scales0+32(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMOVZXBD    32(R12), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (R15)(R14*4), Y11
+	VMULPS       Y11, Y10, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      (CX), Y10
+	VFMADD231PS  Y2, Y11, Y10
+	VMOVUPS      Y10, (CX)
+	VPMOVZXBD    40(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y10
+	VMULPS       Y10, Y2, Y10
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y3, Y10, Y2
+	VMOVUPS      Y2, 32(CX)
+	ADDQ         SI, CX
+	MOVQ         scales1+48(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    32(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      (CX), Y2
+	VFMADD231PS  Y4, Y3, Y2
+	VMOVUPS      Y2, (CX)
+	VPMOVZXBD    40(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y5, Y3, Y2
+	VMOVUPS      Y2, 32(CX)
+	ADDQ         SI, CX
+	MOVQ         scales2+64(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y6, Y6
+	VPMADDWD     ones16AVX2<>+0(SB), Y7, Y7
+	VPMOVZXBD    32(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      (CX), Y2
+	VFMADD231PS  Y6, Y3, Y2
+	VMOVUPS      Y2, (CX)
+	VPMOVZXBD    40(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VMOVUPS      Y2, 32(CX)
+	ADDQ         SI, CX
+	MOVQ         scales3+80(FP), R15
+	MOVQ         R11, R14
+	SHRQ         $0x01, R14
+	VPMADDWD     ones16AVX2<>+0(SB), Y8, Y8
+	VPMADDWD     ones16AVX2<>+0(SB), Y9, Y9
+	VPMOVZXBD    32(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      (CX), Y2
+	VFMADD231PS  Y8, Y3, Y2
+	VMOVUPS      Y2, (CX)
+	VPMOVZXBD    40(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R15)(R14*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      32(CX), Y2
+	VFMADD231PS  Y9, Y3, Y2
+	VMOVUPS      Y2, 32(CX)
+	XORQ         R14, R14
+	MOVQ         R12, CX
+	VPXOR        Y2, Y2, Y2
+	VPXOR        Y3, Y3, Y3
+	VPXOR        Y4, Y4, Y4
+	VPXOR        Y5, Y5, Y5
+	VPXOR        Y6, Y6, Y6
+	VPXOR        Y7, Y7, Y7
+	VPXOR        Y8, Y8, Y8
+	VPXOR        Y9, Y9, Y9
+	CMPQ         R13, $0x08
+	JNE          part1_1
+	VPSUBW       (SP), Y2, Y2
+	VPSUBW       (SP), Y3, Y3
+	VPSUBW       32(SP), Y4, Y4
+	VPSUBW       32(SP), Y5, Y5
+	VPSUBW       64(SP), Y6, Y6
+	VPSUBW       64(SP), Y7, Y7
+	VPSUBW       96(SP), Y8, Y8
+	VPSUBW       96(SP), Y9, Y9
+	VPAND        640(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        672(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 32(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 32(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 32(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 32(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      640(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      672(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 36(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 36(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 36(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 36(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2688(R12)
+	VPAND        768(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        800(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 40(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 40(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 40(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 40(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      768(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      800(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 44(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 44(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 44(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 44(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2816(R12)
+	VPAND        896(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        928(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 48(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 48(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 48(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 48(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      896(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      928(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 52(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 52(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 52(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 52(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   2944(R12)
+	VPAND        1024(R12), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        1056(R12), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 56(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 56(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 56(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 56(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	VMOVDQU      1024(R12), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      1056(R12), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 60(DI)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 60(R8)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 60(R9)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 60(R10)(R14*4), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	PREFETCHT0   3072(R12)
+	JMP          scale1_1
+
+part1_1:
+pair1_1:
+	VPAND        640(CX), Y0, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VPAND        672(CX), Y0, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 32(DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 32(R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 32(R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 32(R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	DECQ         R13
+	JZ           scale1_1
+	VMOVDQU      640(CX), Y10
+	VPSRLW       $0x04, Y10, Y10
+	VPAND        Y0, Y10, Y10
+	VPSHUFB      Y10, Y1, Y10
+	VMOVDQU      672(CX), Y11
+	VPSRLW       $0x04, Y11, Y11
+	VPAND        Y0, Y11, Y11
+	VPSHUFB      Y11, Y1, Y11
+	VPBROADCASTD 36(DI)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y2, Y2
+	VPSUBW       Y13, Y3, Y3
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VPBROADCASTD 36(R8)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y4, Y4
+	VPSUBW       Y13, Y5, Y5
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y4, Y4
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y5, Y5
+	VPBROADCASTD 36(R9)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y6, Y6
+	VPSUBW       Y13, Y7, Y7
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y6, Y6
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y7, Y7
+	VPBROADCASTD 36(R10)(R14*4), Y12
+	VMOVDQU      twelveBytesAVX2<>+0(SB), Y13
+	VPMADDUBSW   Y12, Y13, Y13
+	VPSUBW       Y13, Y8, Y8
+	VPSUBW       Y13, Y9, Y9
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y8, Y8
+	VPMADDUBSW   Y12, Y11, Y10
+	VPADDW       Y10, Y9, Y9
+	ADDQ         $0x00000080, CX
+	ADDQ         $0x02, R14
+	DECQ         R13
+	JNZ          pair1_1
+
+scale1_1:
+	MOVQ         AX, CX
+	MOVQ         scales0+32(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y2, Y2
+	VPMADDWD     ones16AVX2<>+0(SB), Y3, Y3
+	VPMOVZXBD    48(R12), Y10
+	VPSLLD       $0x17, Y10, Y10
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y10, Y10
+	VMULPS       halfAVX2<>+0(SB), Y10, Y10
+	VBROADCASTSS (R14)(R13*4), Y11
+	VMULPS       Y11, Y10, Y11
+	VCVTDQ2PS    Y2, Y2
+	VMOVUPS      64(CX), Y10
+	VFMADD231PS  Y2, Y11, Y10
+	VMOVUPS      Y10, 64(CX)
+	VPMOVZXBD    56(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y10
+	VMULPS       Y10, Y2, Y10
+	VCVTDQ2PS    Y3, Y3
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y3, Y10, Y2
+	VMOVUPS      Y2, 96(CX)
+	ADDQ         SI, CX
+	MOVQ         scales1+48(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y4, Y4
+	VPMADDWD     ones16AVX2<>+0(SB), Y5, Y5
+	VPMOVZXBD    48(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y4, Y4
+	VMOVUPS      64(CX), Y2
+	VFMADD231PS  Y4, Y3, Y2
+	VMOVUPS      Y2, 64(CX)
+	VPMOVZXBD    56(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y5, Y5
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y5, Y3, Y2
+	VMOVUPS      Y2, 96(CX)
+	ADDQ         SI, CX
+	MOVQ         scales2+64(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y6, Y6
+	VPMADDWD     ones16AVX2<>+0(SB), Y7, Y7
+	VPMOVZXBD    48(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y6, Y6
+	VMOVUPS      64(CX), Y2
+	VFMADD231PS  Y6, Y3, Y2
+	VMOVUPS      Y2, 64(CX)
+	VPMOVZXBD    56(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y7, Y7
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VMOVUPS      Y2, 96(CX)
+	ADDQ         SI, CX
+	MOVQ         scales3+80(FP), R14
+	MOVQ         R11, R13
+	SHRQ         $0x01, R13
+	VPMADDWD     ones16AVX2<>+0(SB), Y8, Y8
+	VPMADDWD     ones16AVX2<>+0(SB), Y9, Y9
+	VPMOVZXBD    48(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y8, Y8
+	VMOVUPS      64(CX), Y2
+	VFMADD231PS  Y8, Y3, Y2
+	VMOVUPS      Y2, 64(CX)
+	VPMOVZXBD    56(R12), Y2
+	VPSLLD       $0x17, Y2, Y2
+	VPMAXSD      smallestE8M0AVX2<>+0(SB), Y2, Y2
+	VMULPS       halfAVX2<>+0(SB), Y2, Y2
+	VBROADCASTSS (R14)(R13*4), Y3
+	VMULPS       Y3, Y2, Y3
+	VCVTDQ2PS    Y9, Y9
+	VMOVUPS      96(CX), Y2
+	VFMADD231PS  Y9, Y3, Y2
+	VMOVUPS      Y2, 96(CX)
+	INCQ         R11
+	LEAQ         1088(R12), CX
+	ADDQ         $0x40, DI
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	DECQ         DX
+	JNZ          group
+
+end:
 	VZEROUPPER
 	RET
 

@@ -43,6 +43,24 @@ func q4Rows2AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 
 //go:noescape
 func q4Rows4AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, codes2 *int8, scales2 *float32, codes3 *int8, scales3 *float32, groups int, lastQuads int)
 
+// mxfp4Rows1AVX2 adds the products of one row with one block of packed weights to acc: 32 outputs per row, rows stride bytes
+// apart, groups groups of 64 columns of which the last one has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows1AVX2(acc *float32, weights *byte, codes0 *int8, scales0 *float32, groups int, lastQuads int)
+
+// mxfp4Rows2AVX2 adds the products of two rows with one block of packed weights to acc: 32 outputs per row, rows stride bytes
+// apart, groups groups of 64 columns of which the last one has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows2AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, groups int, lastQuads int)
+
+// mxfp4Rows4AVX2 adds the products of four rows with one block of packed weights to acc: 32 outputs per row, rows stride bytes
+// apart, groups groups of 64 columns of which the last one has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows4AVX2(acc *float32, stride int, weights *byte, codes0 *int8, scales0 *float32, codes1 *int8, scales1 *float32, codes2 *int8, scales2 *float32, codes3 *int8, scales3 *float32, groups int, lastQuads int)
+
 // f32Rows1AVX2 adds the products of rows with one block of packed weights to acc (32 outputs per row, rows stride bytes
 // apart), panel by panel of 256 columns.
 //

@@ -31,7 +31,7 @@ func (t tile) copyTo(dst []float32, stride, count int) {
 	}
 }
 
-// multiplyIntegerAVX2 (q8 and q4) takes tiles of 4, 2 and 1 rows. Sums are kept in dst; those of a last block of fewer outputs in a buffer.
+// multiplyIntegerAVX2 (q8, q4 and mxfp4) takes tiles of 4, 2 and 1 rows. Sums are kept in dst; those of a last block of fewer outputs in a buffer.
 func multiplyIntegerAVX2(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	var buffer [4 * BlockOutputs]float32
 	for output := from; output < to; output += BlockOutputs {
@@ -57,9 +57,12 @@ func multiplyIntegerAVX2(dst []float32, stride int, m Matrix, a *Activations, ro
 
 func integerTileAVX2(t tile, block []byte, a *Activations, f Format) {
 	t.clear()
-	if f == Q4 {
+	switch f {
+	case Q4:
 		q4TileAVX2(t, block, a)
-	} else {
+	case MXFP4:
+		mxfp4TileAVX2(t, block, a)
+	default:
 		q8TileAVX2(t, block, a)
 	}
 }

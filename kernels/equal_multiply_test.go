@@ -20,7 +20,7 @@ type product struct {
 	Spaced           int // or 0, Spaced, 2·Spaced, ... if positive
 	From, To         int
 	Kind             valueKind
-	RawCodes         bool // q8, q4: any bytes as weights, any finite scales
+	RawCodes         bool // q8, q4, mxfp4: any bytes as weights, any finite scales
 	Seed             uint64
 }
 
@@ -62,6 +62,14 @@ func (in *inputs) fillRaw(m Matrix, a *Activations) {
 		groups, size := Groups(m.Columns), fullGroupBytes
 		if m.Format == Q4 {
 			groups, size = q4Groups(m.Columns), q4GroupBytes
+		}
+		if m.Format == MXFP4 {
+			for g := range groups {
+				for o := range 2 * BlockOutputs { // any scale but NaN
+					block[g*mxfp4GroupBytes+o] = byte(in.random.IntN(mxfp4NaN))
+				}
+			}
+			continue
 		}
 		for g := range groups {
 			for o := range BlockOutputs {

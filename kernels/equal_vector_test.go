@@ -56,7 +56,7 @@ var vectorOperations = []struct {
 		if in.kind == notFinite { // Pack refuses them before
 			in.kind = wide
 		}
-		codes, scales := buffer[byte](in, q4PaddedColumns(n)), buffer[uint16](in, q4Groups(n))
+		codes, scales := buffer[byte](in, fourBitColumns(n)), buffer[uint16](in, q4Groups(n))
 		s.operations.quantizeWeightsQ4(codes, scales, in.floats(n))
 		addInts(r, codes)
 		addInts(r, scales)

@@ -10,11 +10,12 @@ type Format uint8
 
 // The weight formats.
 const (
-	F32  Format = iota + 1 // float32
-	BF16                   // bfloat16: the upper 16 bits of a float32
-	Q8                     // unsigned bytes (code+128), groups of GroupColumns inputs with one bfloat16 scale
-	Q4                     // 4-bit codes (code+8), groups of Q4GroupColumns inputs with one bfloat16 scale
-	FP8                    // e4m3 bytes, groups of FP8GroupColumns inputs with one float32 scale
+	F32   Format = iota + 1 // float32
+	BF16                    // bfloat16: the upper 16 bits of a float32
+	Q8                      // unsigned bytes (code+128), groups of GroupColumns inputs with one bfloat16 scale
+	Q4                      // 4-bit codes (code+8), groups of Q4GroupColumns inputs with one bfloat16 scale
+	FP8                     // e4m3 bytes, groups of FP8GroupColumns inputs with one float32 scale
+	MXFP4                   // e2m1 codes, groups of MXFP4GroupColumns inputs with one e8m0 scale: OCP Microscaling
 )
 
 const (
@@ -22,6 +23,9 @@ const (
 	GroupColumns = 64
 	// Q4GroupColumns is the number of input columns of a q4 matrix that share one scale. Two of them make a group of activations.
 	Q4GroupColumns = 32
+	// MXFP4GroupColumns is the number of input columns of an mxfp4 matrix that share one scale. Two of them make a group of
+	// activations.
+	MXFP4GroupColumns = 32
 	// FP8GroupColumns is the number of input columns of an fp8 matrix that share one scale.
 	FP8GroupColumns = 128
 	// BlockOutputs is the number of outputs that are packed side by side.
@@ -32,10 +36,10 @@ const (
 	LayoutVersion = 1
 )
 
-var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8", Q4: "q4", FP8: "fp8"}
+var formatNames = map[Format]string{F32: "f32", BF16: "bf16", Q8: "q8", Q4: "q4", FP8: "fp8", MXFP4: "mxfp4"}
 
 // Formats lists all formats, the most exact first.
-func Formats() []Format { return []Format{F32, BF16, Q8, FP8, Q4} }
+func Formats() []Format { return []Format{F32, BF16, Q8, FP8, Q4, MXFP4} }
 
 // FormatNames are the names of all formats, for help texts: "f32, bf16, q8 or q4".
 func FormatNames() string {
@@ -68,10 +72,10 @@ func (f Format) String() string {
 }
 
 // Quantized says whether products with this format take activations as int8 codes and scales.
-func (f Format) Quantized() bool { return f == Q8 || f == Q4 }
+func (f Format) Quantized() bool { return f == Q8 || f.FourBits() }
 
 // FourBits says whether the weights are codes of 4 bits: dense weights are then better kept in q8 (DESIGN §3).
-func (f Format) FourBits() bool { return f == Q4 }
+func (f Format) FourBits() bool { return f == Q4 || f == MXFP4 }
 
 // PartUnit is the number of intermediate columns that may not be divided between two parts of an expert. It is 64
 // (ARCHITECTURE.md says why not 256 for the float formats), and for fp8 its group of 128.

@@ -12,6 +12,7 @@ var generic = Set{
 		multiplyQ8:        multiplyQ8Generic,
 		multiplyQ4:        multiplyQ4Generic,
 		multiplyFP8:       multiplyFP8Generic,
+		multiplyMXFP4:     multiplyMXFP4Generic,
 		siluMultiply:      siluMultiplyGeneric,
 		rmsNorm:           rmsNormGeneric,
 		rotate:            rotateGeneric,

@@ -80,7 +80,7 @@ func multiplyQ8Generic(dst []float32, stride int, m Matrix, a *Activations, rows
 			var acc [BlockOutputs]float32
 			for g := range scales {
 				group := block[g*fullGroupBytes : min((g+1)*fullGroupBytes, len(block))]
-				dots := dotGroup(group[scaleBytes:], codes[g*GroupColumns:min((g+1)*GroupColumns, len(codes))])
+				dots := dotGroup(group[scaleBytes:], codes[g*GroupColumns:min((g+1)*GroupColumns, len(codes))], codeOffset)
 				for o, dot := range dots {
 					scale := float32(scales[g] * fromBF16(binary.LittleEndian.Uint16(group[2*o:])))
 					acc[o] = FMA(float32(dot), scale, acc[o])
@@ -91,19 +91,19 @@ func multiplyQ8Generic(dst []float32, stride int, m Matrix, a *Activations, rows
 	}
 }
 
-// dotGroup gives the exact dot products of one group's activation codes with its 32 outputs.
+// dotGroup gives the exact dot products of one group's activation codes with its 32 outputs, whose stored bytes are code+offset.
 //
 // Two outputs share one 64-bit multiplication: s = high·2^32 + low with signed 32-bit sums keeps both, because every step is
 // linear and neither sum leaves the int32 range.
-func dotGroup(quads []byte, codes []int8) (dots [BlockOutputs]int32) {
+func dotGroup(quads []byte, codes []int8, offset int64) (dots [BlockOutputs]int32) {
 	const everyFourth = 0x000000ff_000000ff
 	var pairs [BlockOutputs / 2]int64
-	var offset int64 // stored weights are code+128: the sums start at -128·Σx
+	var start int64 // -offset·Σx
 	for _, x := range codes {
-		offset -= codeOffset * int64(x)
+		start -= offset * int64(x)
 	}
 	for p := range pairs {
-		pairs[p] = offset<<32 + offset
+		pairs[p] = start<<32 + start
 	}
 	for len(codes) >= quadColumns && len(quads) >= quadBytes {
 		x0, x1, x2, x3 := int64(codes[0]), int64(codes[1]), int64(codes[2]), int64(codes[3])

@@ -23,8 +23,8 @@ var q4Reciprocals = func() (r [q4Candidates]float32) {
 // q4SmallestLargest: a group whose largest magnitude is below is zeros. Above, every candidate is a normal number.
 const q4SmallestLargest = 0x1p-122
 
-// q4PaddedColumns is the number of codes of an output, with the padding to whole pairs of quads.
-func q4PaddedColumns(columns int) int { return (columns + 7) &^ 7 }
+// fourBitColumns is the number of codes of an output, with the padding to whole pairs of quads.
+func fourBitColumns(columns int) int { return (columns + 7) &^ 7 }
 
 // quantizeWeightsQ4Generic gives the codes (+8, one a byte, padded with zero weights) and bfloat16 scales of one output's
 // finite weights: of each group's candidates (q4Reciprocals) the one with the smallest sum of squared errors, the first of

@@ -15,7 +15,7 @@ import (
 func TestErrorOfALayer(t *testing.T) {
 	t.Parallel()
 	s := best()
-	bounds := map[Format]float64{F32: 0, BF16: 0.005, Q8: 0.025, FP8: 0.06, Q4: 0.15}
+	bounds := map[Format]float64{F32: 0, BF16: 0.005, Q8: 0.025, FP8: 0.06, Q4: 0.15, MXFP4: 0.22}
 	nothing := func([]float32) {}
 	exact := layerOutput(t, s, F32, nothing, nothing)
 	errors := map[string]float64{}

@@ -14,6 +14,9 @@ import "fmt"
 //	           which is zero.
 //	fp8        for each group of 128 columns: 32 float32 scales (128 bytes), then for each column the 32 outputs side by side
 //	           (32 bytes). A matrix of an odd number of columns has one more, of zeros.
+//	mxfp4      for each group of 64 columns: 32 e8m0 scales of its first 32 columns, 32 of the others (64 bytes), then its pairs of
+//	           quads as in q4, with the codes as a checkpoint stores them. Missing columns hold the code 0, which is zero;
+//	           missing outputs and halves of groups the scale 127, which is one.
 //
 // All numbers are little-endian. Every matrix is a multiple of 64 bytes long.
 const (
@@ -56,6 +59,8 @@ func blockBytes(f Format, columns int) int {
 		return Groups(columns)*scaleBytes + (columns+quadColumns-1)/quadColumns*quadBytes
 	case FP8:
 		return fp8Groups(columns)*fp8ScaleBytes + (columns+1)&^1*BlockOutputs
+	case MXFP4:
+		return Groups(columns)*mxfp4ScaleBytes + (columns+2*quadColumns-1)/(2*quadColumns)*quadBytes
 	case Q4:
 		return q4Groups(columns)*scaleBytes + (columns+2*quadColumns-1)/(2*quadColumns)*quadBytes
 	}

@@ -20,7 +20,8 @@ var ErrWeight = errors.New("weight can't be packed")
 // fp8: the scale of an output and group is maxabs/448, bytes are w/scale rounded to e4m3, half to even. A group whose scale would
 // be denormal is zeros. PackStored keeps bytes and scales as a checkpoint has them.
 //
-// q4: see quantizeWeightsQ4Generic.
+// q4: see quantizeWeightsQ4Generic. mxfp4: see quantizeWeightsMXFP4; PackStoredMXFP4 keeps codes and scales as a checkpoint has
+// them.
 func Pack(m Matrix, row func(output int, dst []float32)) error {
 	if want := MatrixBytes(m.Format, m.Outputs, m.Columns); len(m.Data) != want {
 		return fmt.Errorf("pack a %v matrix [%d, %d]: %d bytes given, %d needed", m.Format, m.Outputs, m.Columns, len(m.Data), want)
@@ -33,7 +34,9 @@ func Pack(m Matrix, row func(output int, dst []float32)) error {
 	case FP8:
 		p.codes, p.floatScales = make([]byte, m.Columns), make([]float32, fp8Groups(m.Columns))
 	case Q4:
-		p.codes, p.scales = make([]byte, q4PaddedColumns(m.Columns)), make([]uint16, q4Groups(m.Columns))
+		p.codes, p.scales = make([]byte, fourBitColumns(m.Columns)), make([]uint16, q4Groups(m.Columns))
+	case MXFP4:
+		p.codes, p.byteScales = make([]byte, fourBitColumns(m.Columns)), make([]byte, mxfp4Groups(m.Columns))
 	}
 	for o := range m.Outputs {
 		row(o, weights)
@@ -59,6 +62,7 @@ type packer struct {
 	codes       []byte // of one output
 	scales      []uint16
 	floatScales []float32 // fp8
+	byteScales  []byte    // mxfp4
 }
 
 // firstNotFinite is the index of the first infinity or NaN, or -1.
@@ -125,6 +129,9 @@ func (p *packer) row(output int, weights []float32) int {
 			return column
 		}
 		storeQ4(block, lane, p.codes, p.scales)
+	case MXFP4:
+		quantizeWeightsMXFP4(p.codes, p.byteScales, weights)
+		storeMXFP4(block, lane, p.codes, p.byteScales)
 	}
 	return -1
 }
@@ -147,6 +154,8 @@ func (m Matrix) Unpack(output int, dst []float32) {
 			dst[c] = loadFP8(block, lane, c)
 		case Q4:
 			dst[c] = loadQ4(block, lane, c)
+		case MXFP4:
+			dst[c] = loadMXFP4(block, lane, c)
 		}
 	}
 }

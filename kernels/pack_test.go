@@ -76,6 +76,7 @@ func TestMatrixBytes(t *testing.T) {
 		{F32, 1, 1, 128}, {F32, 33, 10, 2 * 32 * 10 * 4}, {BF16, 32, 3, 192}, {Q8, 32, 64, 64 + 16*128},
 		{Q8, 32, 65, 2*64 + 17*128}, {Q8, 33, 5, 2 * (64 + 2*128)}, {Q8, 0, 64, 0},
 		{FP8, 32, 128, 128 + 128*32}, {FP8, 33, 131, 2 * (2*128 + 132*32)}, {Q4, 32, 64, 2 * (64 + 4*128)}, {Q4, 33, 37, 2 * (2*64 + 5*128)}, {Q4, 1, 44, 2*64 + 6*128},
+		{MXFP4, 32, 64, 64 + 8*128}, {MXFP4, 33, 69, 2 * (2*64 + 9*128)}, {MXFP4, 1, 31, 64 + 4*128},
 	} {
 		if got := MatrixBytes(c.f, c.outputs, c.columns); got != c.want || got%64 != 0 {
 			t.Errorf("MatrixBytes(%v, %d, %d) = %d, want %d", c.f, c.outputs, c.columns, got, c.want)
@@ -139,6 +140,18 @@ func expectedWeight(f Format, row []float32, column int) (want float32, toleranc
 		}
 		// half a step of 3 bits of fraction, or of the smallest numbers
 		return row[column], max(math.Abs(float64(row[column]))/16, largest/448*0x1p-10) * 1.001
+	case MXFP4:
+		from := column / MXFP4GroupColumns * MXFP4GroupColumns
+		largest, group := 0.0, row[from:min(from+MXFP4GroupColumns, len(row))]
+		for _, w := range group {
+			largest = max(largest, math.Abs(float64(w)))
+		}
+		if largest < 0x1p-124 {
+			return 0, 0
+		}
+		// The chosen scale has no larger sum of squares than the one with which the largest weight lies between 2 and 4 times the
+		// scale: half a step, of at most 1/2 the largest. The largest scale of all may be half of that, which cuts to 6 of 8.
+		return row[column], math.Sqrt(float64(len(group))/16+1.0/16) * largest
 	case Q4:
 		from := column / Q4GroupColumns * Q4GroupColumns
 		largest, squares := 0.0, 0.0

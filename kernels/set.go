@@ -20,7 +20,7 @@ type operations struct {
 	// quantizeWeightsQ4 fills the codes (one a byte, padding included) and bfloat16 scales of one output.
 	quantizeWeightsQ4 func(codes []byte, scales []uint16, weights []float32)
 	// Products of some blocks with some rows; see Set.Multiply.
-	multiplyFloat, multiplyQ8, multiplyQ4, multiplyFP8 multiplyFunc
+	multiplyFloat, multiplyQ8, multiplyQ4, multiplyFP8, multiplyMXFP4 multiplyFunc
 
 	siluMultiply func(dst, gate, up []float32)
 	rmsNorm      func(dst, x, weight []float32, epsilon float32)
@@ -82,6 +82,8 @@ func (s *Set) Multiply(dst []float32, stride int, m Matrix, a *Activations, rows
 		s.operations.multiplyFP8(dst, stride, m, a, rows, from, to)
 	case Q4:
 		s.operations.multiplyQ4(dst, stride, m, a, rows, from, to)
+	case MXFP4:
+		s.operations.multiplyMXFP4(dst, stride, m, a, rows, from, to)
 	default:
 		s.operations.multiplyFloat(dst, stride, m, a, rows, from, to)
 	}

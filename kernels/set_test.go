@@ -243,6 +243,7 @@ func TestNothingAllocates(t *testing.T) {
 			"Multiply q8":       func() { s.Multiply(dst, 70, matrices[Q8], q, rows, 0, 70) },
 			"Multiply fp8":      func() { s.Multiply(dst, 70, matrices[FP8], a, rows, 0, 70) },
 			"Multiply q4":       func() { s.Multiply(dst, 70, matrices[Q4], q, rows, 0, 70) },
+			"Multiply mxfp4":    func() { s.Multiply(dst, 70, matrices[MXFP4], q, rows, 0, 70) },
 			"Prepare":           func() { _ = s.Prepare(a, 1, x[:100]) },
 			"Prepare quantized": func() { _ = s.Prepare(q, 1, x[:100]) },
 			"SiLUMultiply":      func() { s.SiLUMultiply(x, x, y) },

@@ -18,7 +18,7 @@ func TestEvalDemo(t *testing.T) {
 		Tokens     int     `json:"predicted_tokens"`
 	}
 	readJSON(t, "../../testdata/demo/reference.json", &reference)
-	for format, within := range map[string]float64{"q8": 0.01, "q4": 0.02} {
+	for format, within := range map[string]float64{"q8": 0.01, "q4": 0.02, "mxfp4": 0.025} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
 			arguments := []string{"eval", "--json", "--format", format, "--arena-dir", "none", "../../testdata/demo/heldout.txt"}

@@ -16,7 +16,7 @@ import (
 func TestSameBitsOfProcesses(t *testing.T) {
 	t.Parallel()
 	model := synthModel(t, "qwen2_moe")
-	for _, format := range []string{"bf16", "q8", "q4"} {
+	for _, format := range []string{"bf16", "q8", "q4", "mxfp4"} {
 		var want []byte
 		for i, args := range [][]string{
 			{"--workers", "1", "--arena-dir", "none"},

@@ -46,7 +46,7 @@ func matrixFormats() []kernels.Format {
 	if underRace {
 		return []kernels.Format{kernels.Q8}
 	}
-	return []kernels.Format{kernels.BF16, kernels.Q8, kernels.Q4}
+	return []kernels.Format{kernels.BF16, kernels.Q8, kernels.Q4, kernels.MXFP4}
 }
 
 // variant is a way to feed the same tokens.
@@ -70,7 +70,7 @@ func TestSameBits(t *testing.T) {
 		for _, format := range matrixFormats() {
 			for parts := 1; parts <= 3; parts++ {
 				combinations := pairwise(clusterAxes)
-				if model.full && format != kernels.Q4 && !testing.Short() {
+				if model.full && !format.FourBits() && !testing.Short() {
 					combinations = fullProduct()
 				}
 				t.Run(fmt.Sprintf("%s/%v/parts=%d", model.name, format, parts), func(t *testing.T) {

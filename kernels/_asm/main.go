@@ -14,9 +14,11 @@ func main() {
 	q8OneRow()
 	q8TwoRows()
 	q8FourRows()
-	q4FewRows(1, "one row")
-	q4FewRows(2, "two rows")
-	q4FourRows()
+	for _, f := range []fourBits{q4, mxfp4} {
+		q4FewRows(f, 1, "one row")
+		q4FewRows(f, 2, "two rows")
+		q4FourRows(f)
+	}
 	for rows := 1; rows <= 3; rows++ {
 		float(f32, rows)
 		float(bf16, rows)

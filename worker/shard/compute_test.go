@@ -57,7 +57,7 @@ func TestComputeEqualsDirect(t *testing.T) {
 func TestGroupingDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	cp := openModel(t, synth.Tiny("qwen3_moe"))
-	for _, format := range []kernels.Format{kernels.BF16, kernels.Q8, kernels.Q4} {
+	for _, format := range []kernels.Format{kernels.BF16, kernels.Q8, kernels.Q4, kernels.MXFP4} {
 		s, _ := setup{format: format, parts: 2, threads: 2, kernels: kernels.Available()[0]}.load(t, cp)
 		layer := s.Plan().Layers[0].Number
 		rapid.Check(t, func(rt *rapid.T) {
@@ -115,7 +115,7 @@ func onlyRow(w *transport.Work, row int) *transport.Work {
 func TestRowErrors(t *testing.T) {
 	t.Parallel()
 	cp := openModel(t, synth.Tiny("mixtral"))
-	for _, format := range []kernels.Format{kernels.F32, kernels.Q8, kernels.Q4} {
+	for _, format := range []kernels.Format{kernels.F32, kernels.Q8, kernels.Q4, kernels.MXFP4} {
 		for _, threads := range []int{1, 4} {
 			s, _ := setup{format: format, parts: 3, threads: threads, kernels: kernels.Available()[0]}.load(t, cp)
 			w := randomWork(t, 5, s.Plan(), 0, 6)
