@@ -8154,6 +8154,540 @@ DATA q4LargestCodeAVX2<>+24(SB)/4, $0x40e00000
 DATA q4LargestCodeAVX2<>+28(SB)/4, $0x40e00000
 GLOBL q4LargestCodeAVX2<>(SB), RODATA|NOPTR, $32
 
+// func quantizeWeightsMXFP4AVX2(codes *byte, scales *byte, weights *float32, groups int)
+// Requires: AVX, AVX2
+TEXT ·quantizeWeightsMXFP4AVX2(SB), NOSPLIT, $0-32
+	MOVQ codes+0(FP), AX
+	MOVQ scales+8(FP), CX
+	MOVQ weights+16(FP), DX
+	MOVQ groups+24(FP), BX
+
+group:
+	VMOVUPS      (DX), Y1
+	VPAND        absMaskAVX2<>+0(SB), Y1, Y1
+	VMOVAPS      Y1, Y0
+	VMOVUPS      32(DX), Y2
+	VPAND        absMaskAVX2<>+0(SB), Y2, Y2
+	VPMAXSD      Y2, Y0, Y0
+	VMOVUPS      64(DX), Y3
+	VPAND        absMaskAVX2<>+0(SB), Y3, Y3
+	VPMAXSD      Y3, Y0, Y0
+	VMOVUPS      96(DX), Y4
+	VPAND        absMaskAVX2<>+0(SB), Y4, Y4
+	VPMAXSD      Y4, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X5
+	VPMAXSD      X0, X5, X0
+	VPSHUFD      $0x4e, X0, X5
+	VPMAXSD      X5, X0, X0
+	VPSHUFD      $0xb1, X0, X5
+	VPMAXSD      X5, X0, X0
+	VMOVD        X0, SI
+	CMPL         SI, $0x01800000
+	JB           zeros
+	SHRL         $0x17, SI
+	SUBL         $0x02, SI
+	MOVL         $0x000000fe, DI
+	SUBL         SI, DI
+	SHLL         $0x17, DI
+	VMOVD        DI, X0
+	VPBROADCASTD X0, Y0
+	VMULPS       Y0, Y1, Y1
+	VMULPS       Y0, Y2, Y2
+	VMULPS       Y0, Y3, Y3
+	VMULPS       Y0, Y4, Y4
+	VMOVSS       infinityAVX2<>+0(SB), X0
+	XORL         DI, DI
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y1, Y6
+	VXORPS       Y5, Y5, Y5
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y5, Y5
+	VSUBPS       Y5, Y1, Y5
+	VMULPS       Y5, Y5, Y5
+	VMOVAPS      Y5, Y5
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y2, Y7
+	VXORPS       Y6, Y6, Y6
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y2, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y2, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y2, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y2, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y2, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y2, Y7
+	VPSUBD       Y7, Y6, Y6
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y2, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y3, Y7
+	VXORPS       Y6, Y6, Y6
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y3, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y3, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y3, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y3, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y3, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y3, Y7
+	VPSUBD       Y7, Y6, Y6
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y3, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y4, Y7
+	VXORPS       Y6, Y6, Y6
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y4, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y4, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y4, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y4, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y4, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y4, Y7
+	VPSUBD       Y7, Y6, Y6
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y4, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0xb1, X5, X6
+	VADDPS       X6, X5, X5
+	VUCOMISS     X5, X0
+	JBE          worse0
+	VMOVAPS      X5, X0
+	MOVL         $+0, DI
+
+worse0:
+	CMPL         SI, $0x000000fc
+	JAE          worse1
+	VMULPS       halfAVX2<>+0(SB), Y1, Y5
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y5, Y7
+	VXORPS       Y6, Y6, Y6
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y6, Y5
+	VMULPS       twoAVX2<>+0(SB), Y5, Y5
+	VSUBPS       Y5, Y1, Y5
+	VMULPS       Y5, Y5, Y5
+	VMOVAPS      Y5, Y5
+	VMULPS       halfAVX2<>+0(SB), Y2, Y6
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y6, Y8
+	VXORPS       Y7, Y7, Y7
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y7, Y6
+	VMULPS       twoAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y2, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       halfAVX2<>+0(SB), Y3, Y6
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y6, Y8
+	VXORPS       Y7, Y7, Y7
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y7, Y6
+	VMULPS       twoAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y3, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       halfAVX2<>+0(SB), Y4, Y6
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y6, Y8
+	VXORPS       Y7, Y7, Y7
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y7, Y6
+	VMULPS       twoAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y4, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0xb1, X5, X6
+	VADDPS       X6, X5, X5
+	VUCOMISS     X5, X0
+	JBE          worse1
+	VMOVAPS      X5, X0
+	MOVL         $+1, DI
+
+worse1:
+	VMULPS       twoAVX2<>+0(SB), Y1, Y5
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y5, Y7
+	VXORPS       Y6, Y6, Y6
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y5, Y7
+	VPSUBD       Y7, Y6, Y6
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y6, Y5
+	VMULPS       halfAVX2<>+0(SB), Y5, Y5
+	VSUBPS       Y5, Y1, Y5
+	VMULPS       Y5, Y5, Y5
+	VMOVAPS      Y5, Y5
+	VMULPS       twoAVX2<>+0(SB), Y2, Y6
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y6, Y8
+	VXORPS       Y7, Y7, Y7
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y7, Y6
+	VMULPS       halfAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y2, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       twoAVX2<>+0(SB), Y3, Y6
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y6, Y8
+	VXORPS       Y7, Y7, Y7
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y7, Y6
+	VMULPS       halfAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y3, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VMULPS       twoAVX2<>+0(SB), Y4, Y6
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y6, Y8
+	VXORPS       Y7, Y7, Y7
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y6, Y8
+	VPSUBD       Y8, Y7, Y7
+	VPERMPS      mxfp4SizesAVX2<>+0(SB), Y7, Y6
+	VMULPS       halfAVX2<>+0(SB), Y6, Y6
+	VSUBPS       Y6, Y4, Y6
+	VMULPS       Y6, Y6, Y6
+	VADDPS       Y6, Y5, Y5
+	VEXTRACTF128 $0x01, Y5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0x4e, X5, X6
+	VADDPS       X6, X5, X5
+	VPERMILPS    $0xb1, X5, X6
+	VADDPS       X6, X5, X5
+	VUCOMISS     X5, X0
+	JBE          worse2
+	VMOVAPS      X5, X0
+	MOVL         $-1, DI
+
+worse2:
+	MOVL         $0x0000007f, R8
+	SUBL         DI, R8
+	SHLL         $0x17, R8
+	VMOVD        R8, X0
+	VPBROADCASTD X0, Y0
+	VMULPS       Y0, Y1, Y1
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y1, Y6
+	VXORPS       Y5, Y5, Y5
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y1, Y6
+	VPSUBD       Y6, Y5, Y5
+	VMOVUPS      (DX), Y1
+	VPSRLD       $0x1c, Y1, Y1
+	VPAND        signOfCodeAVX2<>+0(SB), Y1, Y1
+	VPOR         Y1, Y5, Y5
+	VMULPS       Y0, Y2, Y2
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y2, Y6
+	VXORPS       Y1, Y1, Y1
+	VPSUBD       Y6, Y1, Y1
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y2, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y2, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y2, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y2, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y2, Y6
+	VPSUBD       Y6, Y1, Y1
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y2, Y6
+	VPSUBD       Y6, Y1, Y1
+	VMOVUPS      32(DX), Y2
+	VPSRLD       $0x1c, Y2, Y2
+	VPAND        signOfCodeAVX2<>+0(SB), Y2, Y2
+	VPOR         Y2, Y1, Y1
+	VPACKSSDW    Y1, Y5, Y1
+	VMULPS       Y0, Y3, Y3
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y3, Y5
+	VXORPS       Y2, Y2, Y2
+	VPSUBD       Y5, Y2, Y2
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y3, Y5
+	VPSUBD       Y5, Y2, Y2
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y3, Y5
+	VPSUBD       Y5, Y2, Y2
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y3, Y5
+	VPSUBD       Y5, Y2, Y2
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y3, Y5
+	VPSUBD       Y5, Y2, Y2
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y3, Y5
+	VPSUBD       Y5, Y2, Y2
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y3, Y5
+	VPSUBD       Y5, Y2, Y2
+	VMOVUPS      64(DX), Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPAND        signOfCodeAVX2<>+0(SB), Y3, Y3
+	VPOR         Y3, Y2, Y2
+	VMULPS       Y0, Y4, Y4
+	VCMPPS       $0x1e, quarterAVX2<>+0(SB), Y4, Y3
+	VXORPS       Y0, Y0, Y0
+	VPSUBD       Y3, Y0, Y0
+	VCMPPS       $0x1d, threeQuartersAVX2<>+0(SB), Y4, Y3
+	VPSUBD       Y3, Y0, Y0
+	VCMPPS       $0x1e, fiveQuartersAVX2<>+0(SB), Y4, Y3
+	VPSUBD       Y3, Y0, Y0
+	VCMPPS       $0x1d, sevenQuartersAVX2<>+0(SB), Y4, Y3
+	VPSUBD       Y3, Y0, Y0
+	VCMPPS       $0x1e, fiveHalvesAVX2<>+0(SB), Y4, Y3
+	VPSUBD       Y3, Y0, Y0
+	VCMPPS       $0x1d, sevenHalvesAVX2<>+0(SB), Y4, Y3
+	VPSUBD       Y3, Y0, Y0
+	VCMPPS       $0x1e, fiveAVX2<>+0(SB), Y4, Y3
+	VPSUBD       Y3, Y0, Y0
+	VMOVUPS      96(DX), Y3
+	VPSRLD       $0x1c, Y3, Y3
+	VPAND        signOfCodeAVX2<>+0(SB), Y3, Y3
+	VPOR         Y3, Y0, Y0
+	VPACKSSDW    Y0, Y2, Y0
+	VPACKSSWB    Y0, Y1, Y0
+	VMOVDQU      packOrderAVX2<>+0(SB), Y1
+	VPERMD       Y0, Y1, Y0
+	VMOVDQU      Y0, (AX)
+	ADDL         SI, DI
+	MOVB         DI, (CX)
+	JMP          next
+
+zeros:
+	VPXOR   Y0, Y0, Y0
+	VMOVDQU Y0, (AX)
+	MOVB    $0x7f, (CX)
+
+next:
+	ADDQ $0x01, CX
+	ADDQ $0x20, AX
+	ADDQ $0x00000080, DX
+	SUBQ $0x01, BX
+	JNZ  group
+	VZEROUPPER
+	RET
+
+DATA twoAVX2<>+0(SB)/4, $0x40000000
+DATA twoAVX2<>+4(SB)/4, $0x40000000
+DATA twoAVX2<>+8(SB)/4, $0x40000000
+DATA twoAVX2<>+12(SB)/4, $0x40000000
+DATA twoAVX2<>+16(SB)/4, $0x40000000
+DATA twoAVX2<>+20(SB)/4, $0x40000000
+DATA twoAVX2<>+24(SB)/4, $0x40000000
+DATA twoAVX2<>+28(SB)/4, $0x40000000
+GLOBL twoAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA mxfp4SizesAVX2<>+0(SB)/4, $(0.0)
+DATA mxfp4SizesAVX2<>+4(SB)/4, $(0.5)
+DATA mxfp4SizesAVX2<>+8(SB)/4, $(1.0)
+DATA mxfp4SizesAVX2<>+12(SB)/4, $(1.5)
+DATA mxfp4SizesAVX2<>+16(SB)/4, $(2.0)
+DATA mxfp4SizesAVX2<>+20(SB)/4, $(3.0)
+DATA mxfp4SizesAVX2<>+24(SB)/4, $(4.0)
+DATA mxfp4SizesAVX2<>+28(SB)/4, $(6.0)
+GLOBL mxfp4SizesAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA quarterAVX2<>+0(SB)/4, $0x3e800000
+DATA quarterAVX2<>+4(SB)/4, $0x3e800000
+DATA quarterAVX2<>+8(SB)/4, $0x3e800000
+DATA quarterAVX2<>+12(SB)/4, $0x3e800000
+DATA quarterAVX2<>+16(SB)/4, $0x3e800000
+DATA quarterAVX2<>+20(SB)/4, $0x3e800000
+DATA quarterAVX2<>+24(SB)/4, $0x3e800000
+DATA quarterAVX2<>+28(SB)/4, $0x3e800000
+GLOBL quarterAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA threeQuartersAVX2<>+0(SB)/4, $0x3f400000
+DATA threeQuartersAVX2<>+4(SB)/4, $0x3f400000
+DATA threeQuartersAVX2<>+8(SB)/4, $0x3f400000
+DATA threeQuartersAVX2<>+12(SB)/4, $0x3f400000
+DATA threeQuartersAVX2<>+16(SB)/4, $0x3f400000
+DATA threeQuartersAVX2<>+20(SB)/4, $0x3f400000
+DATA threeQuartersAVX2<>+24(SB)/4, $0x3f400000
+DATA threeQuartersAVX2<>+28(SB)/4, $0x3f400000
+GLOBL threeQuartersAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA fiveQuartersAVX2<>+0(SB)/4, $0x3fa00000
+DATA fiveQuartersAVX2<>+4(SB)/4, $0x3fa00000
+DATA fiveQuartersAVX2<>+8(SB)/4, $0x3fa00000
+DATA fiveQuartersAVX2<>+12(SB)/4, $0x3fa00000
+DATA fiveQuartersAVX2<>+16(SB)/4, $0x3fa00000
+DATA fiveQuartersAVX2<>+20(SB)/4, $0x3fa00000
+DATA fiveQuartersAVX2<>+24(SB)/4, $0x3fa00000
+DATA fiveQuartersAVX2<>+28(SB)/4, $0x3fa00000
+GLOBL fiveQuartersAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA sevenQuartersAVX2<>+0(SB)/4, $0x3fe00000
+DATA sevenQuartersAVX2<>+4(SB)/4, $0x3fe00000
+DATA sevenQuartersAVX2<>+8(SB)/4, $0x3fe00000
+DATA sevenQuartersAVX2<>+12(SB)/4, $0x3fe00000
+DATA sevenQuartersAVX2<>+16(SB)/4, $0x3fe00000
+DATA sevenQuartersAVX2<>+20(SB)/4, $0x3fe00000
+DATA sevenQuartersAVX2<>+24(SB)/4, $0x3fe00000
+DATA sevenQuartersAVX2<>+28(SB)/4, $0x3fe00000
+GLOBL sevenQuartersAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA fiveHalvesAVX2<>+0(SB)/4, $0x40200000
+DATA fiveHalvesAVX2<>+4(SB)/4, $0x40200000
+DATA fiveHalvesAVX2<>+8(SB)/4, $0x40200000
+DATA fiveHalvesAVX2<>+12(SB)/4, $0x40200000
+DATA fiveHalvesAVX2<>+16(SB)/4, $0x40200000
+DATA fiveHalvesAVX2<>+20(SB)/4, $0x40200000
+DATA fiveHalvesAVX2<>+24(SB)/4, $0x40200000
+DATA fiveHalvesAVX2<>+28(SB)/4, $0x40200000
+GLOBL fiveHalvesAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA sevenHalvesAVX2<>+0(SB)/4, $0x40600000
+DATA sevenHalvesAVX2<>+4(SB)/4, $0x40600000
+DATA sevenHalvesAVX2<>+8(SB)/4, $0x40600000
+DATA sevenHalvesAVX2<>+12(SB)/4, $0x40600000
+DATA sevenHalvesAVX2<>+16(SB)/4, $0x40600000
+DATA sevenHalvesAVX2<>+20(SB)/4, $0x40600000
+DATA sevenHalvesAVX2<>+24(SB)/4, $0x40600000
+DATA sevenHalvesAVX2<>+28(SB)/4, $0x40600000
+GLOBL sevenHalvesAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA fiveAVX2<>+0(SB)/4, $0x40a00000
+DATA fiveAVX2<>+4(SB)/4, $0x40a00000
+DATA fiveAVX2<>+8(SB)/4, $0x40a00000
+DATA fiveAVX2<>+12(SB)/4, $0x40a00000
+DATA fiveAVX2<>+16(SB)/4, $0x40a00000
+DATA fiveAVX2<>+20(SB)/4, $0x40a00000
+DATA fiveAVX2<>+24(SB)/4, $0x40a00000
+DATA fiveAVX2<>+28(SB)/4, $0x40a00000
+GLOBL fiveAVX2<>(SB), RODATA|NOPTR, $32
+
+DATA signOfCodeAVX2<>+0(SB)/4, $0x00000008
+DATA signOfCodeAVX2<>+4(SB)/4, $0x00000008
+DATA signOfCodeAVX2<>+8(SB)/4, $0x00000008
+DATA signOfCodeAVX2<>+12(SB)/4, $0x00000008
+DATA signOfCodeAVX2<>+16(SB)/4, $0x00000008
+DATA signOfCodeAVX2<>+20(SB)/4, $0x00000008
+DATA signOfCodeAVX2<>+24(SB)/4, $0x00000008
+DATA signOfCodeAVX2<>+28(SB)/4, $0x00000008
+GLOBL signOfCodeAVX2<>(SB), RODATA|NOPTR, $32
+
 // func siluMultiplyAVX2(dst *float32, gate *float32, up *float32, n int)
 // Requires: AVX, AVX2, FMA3
 TEXT ·siluMultiplyAVX2(SB), NOSPLIT, $0-32

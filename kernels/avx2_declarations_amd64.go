@@ -135,6 +135,11 @@ func quantizeWeightsAVX2(codes *byte, scales *uint16, weights *float32, groups i
 //go:noescape
 func quantizeWeightsQ4AVX2(codes *byte, scales *uint16, weights *float32, groups int)
 
+// quantizeWeightsMXFP4AVX2 quantises whole groups of 32 finite weights to codes, one a byte, and e8m0 scales.
+//
+//go:noescape
+func quantizeWeightsMXFP4AVX2(codes *byte, scales *byte, weights *float32, groups int)
+
 // siluMultiplyAVX2 stores silu(gate)·up; n is a positive multiple of 8.
 //
 //go:noescape

@@ -32,3 +32,17 @@ func mxfp4CallAVX2(t tile, weights *byte, a *Activations, group, groups, lastQua
 			groups, lastQuads)
 	}
 }
+
+func quantizeWeightsMXFP4Vectors(codes, scales []byte, weights []float32) {
+	const step = callElements / 4 / MXFP4GroupColumns // 3 exponents are tried for each weight
+	whole := len(weights) / MXFP4GroupColumns
+	for g := 0; g < whole; g += step {
+		quantizeWeightsMXFP4Call(codes[g*MXFP4GroupColumns:], scales[g:], weights[g*MXFP4GroupColumns:], min(step, whole-g))
+	}
+	quantizeWeightsMXFP4Generic(codes[whole*MXFP4GroupColumns:], scales[whole:], weights[whole*MXFP4GroupColumns:])
+}
+
+//go:noinline
+func quantizeWeightsMXFP4Call(codes, scales []byte, weights []float32, groups int) {
+	quantizeWeightsMXFP4AVX2(&codes[0], &scales[0], &weights[0], groups)
+}

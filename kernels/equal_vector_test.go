@@ -61,6 +61,15 @@ var vectorOperations = []struct {
 		addInts(r, codes)
 		addInts(r, scales)
 	}},
+	{"quantizeWeightsMXFP4", func(s *Set, in *inputs, n int, r *results) {
+		if in.kind == notFinite { // Pack refuses them before
+			in.kind = wide
+		}
+		codes, scales := buffer[byte](in, fourBitColumns(n)), buffer[byte](in, mxfp4Groups(n))
+		s.operations.quantizeWeightsMXFP4(codes, scales, in.floats(n))
+		addInts(r, codes)
+		addInts(r, scales)
+	}},
 	{"SiLUMultiply", func(s *Set, in *inputs, n int, r *results) {
 		dst := buffer[float32](in, n)
 		s.SiLUMultiply(dst, in.exponents(n), in.floats(n))

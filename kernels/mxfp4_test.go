@@ -101,89 +101,92 @@ func TestMXFP4Code(t *testing.T) {
 
 // The three exponents that are tried against all that there are.
 func TestMXFP4ScalesMinimiseTheError(t *testing.T) {
-	t.Parallel()
-	squares, got, specification := 0.0, 0.0, 0.0
-	for _, kind := range []valueKind{ordinary, sparse, short, wide} {
-		in := newInputs(t, uint64(kind), kind)
-		for range 400 {
-			group := in.floats(MXFP4GroupColumns)
-			if in.random.IntN(3) == 0 { // an outlier among others of about one size
-				for i := range group {
-					group[i] = float32(math.Ldexp(1+in.random.Float64()*0.1, -in.random.IntN(2)))
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		squares, got, specification := 0.0, 0.0, 0.0
+		for _, kind := range []valueKind{ordinary, sparse, short, wide} {
+			in := newInputs(t, uint64(kind), kind)
+			for range 400 {
+				group := in.floats(MXFP4GroupColumns)
+				outlier := in.random.IntN(3) == 0
+				if outlier { // a large one among others of about one size
+					for i := range group {
+						group[i] = float32(math.Ldexp(1+in.random.Float64()*0.1, -in.random.IntN(2)))
+					}
+					group[5] = float32(math.Ldexp(1+in.random.Float64(), in.random.IntN(7)))
 				}
-				group[5] = float32(math.Ldexp(1+in.random.Float64(), in.random.IntN(7)))
-			}
-			cost := func(e int) (sum float64) {
+				cost := func(e int) (sum float64) {
+					for _, w := range group {
+						size := math.Abs(float64(w))
+						d := size - math.Ldexp(e2m1Value(int(mxfp4Code(float32(math.Ldexp(size, 127-e))))), e-127)
+						sum += d * d
+					}
+					return sum
+				}
+				codes, scale := make([]byte, MXFP4GroupColumns), make([]byte, 1)
+				s.operations.quantizeWeightsMXFP4(codes, scale, group)
+				best := math.Inf(1)
+				largest, size := 0.0, 0.0
 				for _, w := range group {
-					size := math.Abs(float64(w))
-					d := size - math.Ldexp(e2m1Value(int(mxfp4Code(float32(math.Ldexp(size, 127-e))))), e-127)
-					sum += d * d
+					largest, size = max(largest, math.Abs(float64(w))), size+float64(w)*float64(w)
 				}
-				return sum
-			}
-			codes, scale := make([]byte, MXFP4GroupColumns), make([]byte, 1)
-			quantizeWeightsMXFP4(codes, scale, group)
-			best := math.Inf(1)
-			largest, size := 0.0, 0.0
-			for _, w := range group {
-				largest, size = max(largest, math.Abs(float64(w))), size+float64(w)*float64(w)
-			}
-			if largest < 0x1p-124 || largest > 0x1p120 {
-				continue
-			}
-			for e := range 253 {
-				best = min(best, cost(e))
-			}
-			if c := cost(int(scale[0])); c > best*(1+1e-5) {
-				t.Fatalf("%v: the scale %d has the error %v, another one %v: %v", kind, scale[0], c, best, group)
-			}
-			actual := 0.0
-			for i, w := range group {
-				d := float64(w) - float64(mxfp4Value(codes[i], scale[0]))
-				actual += d * d
-			}
-			if c := cost(int(scale[0])); math.Abs(actual-c) > 1e-9*c {
-				t.Fatalf("%v: the codes have the error %v, the nearest ones %v", kind, actual, c)
-			}
-			if kind == ordinary {
-				_, exponent := math.Frexp(largest)
-				squares, got, specification = squares+size, got+actual, specification+cost(exponent-3+127)
+				if largest < 0x1p-124 || largest > 0x1p120 {
+					continue
+				}
+				for e := range 253 {
+					best = min(best, cost(e))
+				}
+				if c := cost(int(scale[0])); c > best*(1+1e-5) {
+					t.Fatalf("%v: the scale %d has the error %v, another one %v: %v", kind, scale[0], c, best, group)
+				}
+				actual := 0.0
+				for i, w := range group {
+					d := float64(w) - float64(mxfp4Value(codes[i], scale[0]))
+					actual += d * d
+				}
+				if c := cost(int(scale[0])); math.Abs(actual-c) > 1e-9*c {
+					t.Fatalf("%v: the codes have the error %v, the nearest ones %v", kind, actual, c)
+				}
+				if kind == ordinary && !outlier {
+					_, exponent := math.Frexp(largest)
+					squares, got, specification = squares+size, got+actual, specification+cost(exponent-3+127)
+				}
 			}
 		}
-	}
-	t.Logf("relative errors: search %.4f, the specification's scale %.4f", math.Sqrt(got/squares), math.Sqrt(specification/squares))
-	if got > 0.97*specification {
-		t.Error("the search gains too little")
-	}
+		t.Logf("relative errors of normally distributed weights: search %.4f, the specification's scale %.4f", math.Sqrt(got/squares), math.Sqrt(specification/squares))
+		if got > 0.97*specification {
+			t.Error("the search gains too little")
+		}
+	})
 }
 
 func TestMXFP4Groups(t *testing.T) {
-	t.Parallel()
-	below := math.Nextafter32(0x1p-124, 0)
-	for _, c := range []struct {
-		weights []float32
-		scale   byte
-		codes   []byte
-	}{
-		{[]float32{0, float32(math.Copysign(0, -1))}, 127, []byte{0, 0}},
-		{[]float32{below, -below}, 127, []byte{0, 0}},
-		{[]float32{0x1p-124, -0x1p-126}, 1, []byte{6, 10}},                   // 2^-124 is 4 times 2^-126
-		{[]float32{4, 2, -1}, 127, []byte{6, 4, 10}},                         // exact with 1 and 2: the specification's
-		{[]float32{7, 4}, 127, []byte{7, 6}},                                 // 6 is as wrong as 8: the specification's
-		{[]float32{7.5, 1, 1}, 128, []byte{6, 1, 1}},                         // 8 is better than 6
-		{[]float32{6.5, 0.5, 0.5, -0.5, 0.5}, 127, []byte{7, 1, 1, 9, 1}},    // better cut
-		{[]float32{math.MaxFloat32, -math.MaxFloat32}, 252, []byte{7, 15}},   // cut: 8 would be infinite
-		{[]float32{float32(math.Copysign(1e-30, -1)), 1}, 125, []byte{8, 6}}, // the sign of what becomes zero stays
-		{[]float32{4, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25}, 126, // better cut still more
-			[]byte{7, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
-	} {
-		codes, scales := make([]byte, fourBitColumns(len(c.weights))), make([]byte, 1)
-		quantizeWeightsMXFP4(codes, scales, c.weights)
-		if scales[0] != c.scale {
-			t.Errorf("%v: scale %d, want %d", c.weights, scales[0], c.scale)
+	everyImplementation(t, func(t *testing.T, s *Set) {
+		below := math.Nextafter32(0x1p-124, 0)
+		for _, c := range []struct {
+			weights []float32
+			scale   byte
+			codes   []byte
+		}{
+			{[]float32{0, float32(math.Copysign(0, -1))}, 127, []byte{0, 0}},
+			{[]float32{below, -below}, 127, []byte{0, 0}},
+			{[]float32{0x1p-124, -0x1p-126}, 1, []byte{6, 10}},                   // 2^-124 is 4 times 2^-126
+			{[]float32{4, 2, -1}, 127, []byte{6, 4, 10}},                         // exact with 1 and 2: the specification's
+			{[]float32{7, 4}, 127, []byte{7, 6}},                                 // 6 is as wrong as 8: the specification's
+			{[]float32{7.5, 1, 1}, 128, []byte{6, 1, 1}},                         // 8 is better than 6
+			{[]float32{6.5, 0.5, 0.5, -0.5, 0.5}, 127, []byte{7, 1, 1, 9, 1}},    // better cut
+			{[]float32{math.MaxFloat32, -math.MaxFloat32}, 252, []byte{7, 15}},   // cut: 8 would be infinite
+			{[]float32{float32(math.Copysign(1e-30, -1)), 1}, 125, []byte{8, 6}}, // the sign of what becomes zero stays
+			{[]float32{4, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25, .25}, 126, // better cut still more
+				[]byte{7, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}},
+		} {
+			codes, scales := make([]byte, MXFP4GroupColumns), make([]byte, 1)
+			s.operations.quantizeWeightsMXFP4(codes, scales, append(c.weights, make([]float32, MXFP4GroupColumns-len(c.weights))...))
+			if scales[0] != c.scale {
+				t.Errorf("%v: scale %d, want %d", c.weights, scales[0], c.scale)
+			}
+			requireSame(t, "codes", codes[:len(c.weights)], c.codes)
 		}
-		requireSame(t, "codes", codes[:len(c.weights)], c.codes)
-	}
+	})
 }
 
 // Stored codes and scales are kept as they are, wherever they lie, and products use exactly them: scales of 0 and 1, too, half of

@@ -20,7 +20,7 @@ var ErrWeight = errors.New("weight can't be packed")
 // fp8: the scale of an output and group is maxabs/448, bytes are w/scale rounded to e4m3, half to even. A group whose scale would
 // be denormal is zeros. PackStored keeps bytes and scales as a checkpoint has them.
 //
-// q4: see quantizeWeightsQ4Generic. mxfp4: see quantizeWeightsMXFP4; PackStoredMXFP4 keeps codes and scales as a checkpoint has
+// q4: see quantizeWeightsQ4Generic. mxfp4: see quantizeWeightsMXFP4Generic; PackStoredMXFP4 keeps codes and scales as a checkpoint has
 // them.
 func Pack(m Matrix, row func(output int, dst []float32)) error {
 	if want := MatrixBytes(m.Format, m.Outputs, m.Columns); len(m.Data) != want {
@@ -130,7 +130,7 @@ func (p *packer) row(output int, weights []float32) int {
 		}
 		storeQ4(block, lane, p.codes, p.scales)
 	case MXFP4:
-		quantizeWeightsMXFP4(p.codes, p.byteScales, weights)
+		p.operations.quantizeWeightsMXFP4(p.codes, p.byteScales, weights)
 		storeMXFP4(block, lane, p.codes, p.byteScales)
 	}
 	return -1

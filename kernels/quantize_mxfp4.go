@@ -18,13 +18,13 @@ const (
 // and with two less it is cut by more than what finer steps of all others can gain.
 var mxfp4Tries = [3]int32{0, 1, -1}
 
-// quantizeWeightsMXFP4 gives the codes (one a byte, padded with zeros) and scales of one output's finite weights: of each group's
+// quantizeWeightsMXFP4Generic gives the codes (one a byte, padded with zeros) and scales of one output's finite weights: of each group's
 // exponents (mxfp4Tries) the one with the smallest sum of squared errors, the first of equals. Weights are rounded to the nearest
 // value, ties to the even code, cut at 6 times the scale (as the MX specification says). The scale of zeros is 1.
 //
 // The error is summed in units of the specification's scale, so that nothing overflows: 8 lanes, lane j takes the columns ≡ j mod 8
 // in ascending order, lanes are added by halves.
-func quantizeWeightsMXFP4(codes, scales []byte, weights []float32) {
+func quantizeWeightsMXFP4Generic(codes, scales []byte, weights []float32) {
 	clear(codes[len(weights):])
 	for g := range scales {
 		from := g * MXFP4GroupColumns

@@ -19,6 +19,8 @@ type operations struct {
 	quantizeWeights func(codes []byte, scales []uint16, weights []float32)
 	// quantizeWeightsQ4 fills the codes (one a byte, padding included) and bfloat16 scales of one output.
 	quantizeWeightsQ4 func(codes []byte, scales []uint16, weights []float32)
+	// quantizeWeightsMXFP4 fills the codes (one a byte, padding included) and e8m0 scales of one output.
+	quantizeWeightsMXFP4 func(codes, scales []byte, weights []float32)
 	// Products of some blocks with some rows; see Set.Multiply.
 	multiplyFloat, multiplyQ8, multiplyQ4, multiplyFP8, multiplyMXFP4 multiplyFunc
 

@@ -29,6 +29,7 @@ func main() {
 	quantize()
 	quantizeWeights()
 	quantizeWeightsQ4()
+	quantizeWeightsMXFP4()
 	siluMultiply()
 	expMinus()
 	squareLanes()
