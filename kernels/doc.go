@@ -11,8 +11,8 @@
 //   - Quantised products. Activations have one float32 scale per row and group of 64 columns, maxabs/127, and codes
 //     round-half-even(x/scale). For each output: acc = 0, then for each group in ascending order
 //     acc = FMA(float32(dot), activation scale · weight scale, acc), where dot is the exact integer sum of code products.
-//     Weight groups that are smaller than 64 columns (q4: 32) have an FMA each, with the activation scale of the group of 64
-//     that they lie in.
+//     Weight groups that are smaller than 64 columns (q4, mxfp4: 32) have an FMA each, with the activation scale of the group of
+//     64 that they lie in. mxfp4: dot is the one with twice the values of the codes, the weight scale half of the e8m0 one.
 //   - Float products. For each output: total = 0; for each panel of 256 columns in ascending order, acc = 0, then
 //     acc = FMA(x, w, acc) for each column of the panel in ascending order, then total = total + acc.
 //   - fp8 products. The same, without a scale, in each group of 128 columns; then total = FMA(acc, scale, total).
