@@ -9,6 +9,7 @@ var avx512 = func() Set {
 	s.name = "avx512"
 	s.requires = append([]string{"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"}, avx2.requires...)
 	s.operations.multiplyFloat = multiplyFloatAVX512
+	s.operations.multiplyFP8 = multiplyFloatAVX512
 	s.operations.multiplyQ8 = multiplyQ8AVX512
 	s.operations.multiplyQ4 = multiplyQ4AVX512
 	s.operations.siluMultiply = siluMultiply512

@@ -172,116 +172,172 @@ func q4Panel6AVX512(acc *float32, stride int, load uint32, store uint32, panel *
 func q4Panel7AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
 // f32Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows1AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows1AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
+// fp8Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows1AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
 // f32Rows2AVX512 adds the products of rows (2) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows2AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows2AVX512 adds the products of rows (2) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows2AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
+// fp8Rows2AVX512 adds the products of rows (2) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows2AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
 // f32Rows3AVX512 adds the products of rows (3) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows3AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows3AVX512 adds the products of rows (3) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows3AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
+// fp8Rows3AVX512 adds the products of rows (3) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows3AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
 // f32Rows4AVX512 adds the products of rows (4) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows4AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows4AVX512 adds the products of rows (4) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows4AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
+// fp8Rows4AVX512 adds the products of rows (4) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows4AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
 // f32Rows5AVX512 adds the products of rows (5) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows5AVX512 adds the products of rows (5) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
+// fp8Rows5AVX512 adds the products of rows (5) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
 // f32Rows6AVX512 adds the products of rows (6) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows6AVX512 adds the products of rows (6) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
+// fp8Rows6AVX512 adds the products of rows (6) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
 // f32Rows7AVX512 adds the products of rows (7) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows7AVX512 adds the products of rows (7) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
+// fp8Rows7AVX512 adds the products of rows (7) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
 // f32Rows8AVX512 adds the products of rows (8) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func f32Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // bf16Rows8AVX512 adds the products of rows (8) with one block of packed weights to acc (up to 32 outputs per row, rows
-// stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
 //
 //go:noescape
 func bf16Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
+
+// fp8Rows8AVX512 adds the products of rows (8) with one block of packed weights to acc (up to 32 outputs per row, rows
+// stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
+// zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.
+//
+//go:noescape
+func fp8Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, x **float32, column int, columns int)
 
 // siluMultiplyAVX512 stores silu(gate)·up for n ≥ 1 elements.
 //

@@ -9,8 +9,11 @@ func multiplyFloatAVX512(dst []float32, stride int, m Matrix, a *Activations, ro
 		return
 	}
 	step := callColumnF32
-	if m.Format == BF16 {
+	switch m.Format {
+	case BF16:
 		step = callColumnB16
+	case FP8:
+		step = fp8CallGroups * FP8GroupColumns
 	}
 	if len(rows) > floatTileRows512 {
 		step = PanelColumns
@@ -28,16 +31,19 @@ func multiplyFloatAVX512(dst []float32, stride int, m Matrix, a *Activations, ro
 }
 
 func floatBlock512(dst []float32, stride int, m Matrix, output int, x []*float32, step int, mask uint32) {
-	block, size := m.block(output), blockBytes(m.Format, 1)
+	block := m.block(output)
 	t := floatTile{store: mask}
 	for t.column = 0; t.column < m.Columns; t.column += step {
 		t.columns = min(step, m.Columns-t.column)
-		weights := &block[t.column*size]
+		weights := &block[blockBytes(m.Format, t.column)]
 		for done := 0; done < len(x); done += t.rows {
 			t.rows = tileRows(len(x)-done, floatTileRows512)
-			if m.Format == BF16 {
+			switch m.Format {
+			case FP8:
+				fp8Call512(&t, &dst[done*stride], stride, weights, &x[done])
+			case BF16:
 				bf16Call512(&t, &dst[done*stride], stride, weights, &x[done])
-			} else {
+			default:
 				f32Call512(&t, &dst[done*stride], stride, weights, &x[done])
 			}
 		}
@@ -93,5 +99,27 @@ func bf16Call512(t *floatTile, acc *float32, stride int, weights *byte, x **floa
 		bf16Rows7AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
 	case 8:
 		bf16Rows8AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	}
+}
+
+//go:noinline
+func fp8Call512(t *floatTile, acc *float32, stride int, weights *byte, x **float32) {
+	switch t.rows {
+	case 1:
+		fp8Rows1AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	case 2:
+		fp8Rows2AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	case 3:
+		fp8Rows3AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	case 4:
+		fp8Rows4AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	case 5:
+		fp8Rows5AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	case 6:
+		fp8Rows6AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	case 7:
+		fp8Rows7AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
+	case 8:
+		fp8Rows8AVX512(acc, 4*stride, t.load, t.store, weights, x, t.column, t.columns)
 	}
 }

@@ -26,6 +26,7 @@ func main() {
 	for rows := 1; rows <= floatTileRows; rows++ {
 		float(f32, rows)
 		float(bf16, rows)
+		float(fp8, rows)
 	}
 
 	siluMultiply()

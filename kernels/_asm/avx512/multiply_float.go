@@ -11,14 +11,17 @@ import (
 const (
 	panelColumns  = 256
 	floatTileRows = 8
+	fp8ScaleBytes = 4 * blockOutputs
 )
 
 // floatFormat is how a float kernel reads the 32 weights of a column, and in which order its two vectors then hold the outputs.
 type floatFormat struct {
-	name        string
-	columnBytes int
-	load        func(m Mem, high VecVirtual) [vectors]VecVirtual
-	interleaved bool // even outputs in the first vector, odd ones in the second
+	name         string
+	columnBytes  int
+	load         func(m Mem, high VecVirtual) [vectors]VecVirtual
+	interleaved  bool // even outputs in the first vector, odd ones in the second
+	panelColumns int
+	scaled       bool // a panel begins with 32 float32 scales
 }
 
 var f32 = floatFormat{"f32", 4 * blockOutputs, func(m Mem, _ VecVirtual) (w [vectors]VecVirtual) {
@@ -27,7 +30,7 @@ var f32 = floatFormat{"f32", 4 * blockOutputs, func(m Mem, _ VecVirtual) (w [vec
 		VMOVUPS(m.Offset(64*v), w[v])
 	}
 	return w
-}, false}
+}, false, panelColumns, false}
 
 // A load of 32 bfloat16 numbers gives the even ones as float32 by a shift, the odd ones by a mask.
 var bf16 = floatFormat{"bf16", 2 * blockOutputs, func(m Mem, high VecVirtual) [vectors]VecVirtual {
@@ -36,14 +39,41 @@ var bf16 = floatFormat{"bf16", 2 * blockOutputs, func(m Mem, high VecVirtual) [v
 	VPSLLD(Imm(16), odd, even)
 	VPANDD(high, odd, odd)
 	return [vectors]VecVirtual{even, odd}
-}, true}
+}, true, panelColumns, false}
+
+// fp8 weights are e4m3 bytes: moved to where a bfloat16 has sign, exponent and fraction, they are 2^120 too small (denormal ones too).
+var fp8 = floatFormat{"fp8", blockOutputs, func(m Mem, high VecVirtual) [vectors]VecVirtual {
+	even, odd := ZMM(), ZMM()
+	VPMOVSXBW(m, odd)
+	VPSLLW(Imm(4), odd, odd)
+	VPANDD_BCST(word("e4m3Mask", 0x87f087f0), odd, odd)
+	VPSLLD(Imm(16), odd, even)
+	VPANDD(high, odd, odd)
+	for _, w := range []VecVirtual{even, odd} {
+		VMULPS_BCST(word("e4m3Unbias", (127+120)<<23), w, w)
+	}
+	return [vectors]VecVirtual{even, odd}
+}, true, 128, true}
+
+var words = map[string]Mem{}
+
+// word is a 4-byte constant.
+func word(name string, bits uint32) Mem {
+	m, ok := words[name]
+	if !ok {
+		m = GLOBL(name+"AVX512", 8|16) // RODATA|NOPTR
+		DATA(0, U32(bits))
+		words[name] = m
+	}
+	return m
+}
 
 // float emits the kernel of a format for a number of rows: rows x 32 sums stay in registers for a panel.
 func float(f floatFormat, rows int) {
 	name := fmt.Sprintf("%sRows%dAVX512", f.name, rows)
 	function(name, "func(acc *float32, stride int, load, store uint32, weights *byte, x **float32, column, columns int)",
 		name+fmt.Sprintf(" adds the products of rows (%d) with one block of packed weights to acc (up to 32 outputs per row, rows", rows),
-		"stride bytes apart), panel by panel of 256 columns. Bits of load say which sums are read from acc (the others start at",
+		"stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at",
 		"zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.")
 	outputMasks()
 	acc, stride, weights := pointer("acc"), pointer("stride"), pointer("weights")
@@ -77,10 +107,16 @@ func float(f floatFormat, rows int) {
 	}
 
 	Label("panel")
-	MOVQ(U32(panelColumns), count)
+	MOVQ(U32(uint32(f.panelColumns)), count)
 	CMPQ(columns, count)
 	CMOVQLT(columns, count)
 	SUBQ(count, columns)
+	var scales Register
+	if f.scaled {
+		scales = GP64()
+		MOVQ(weights, scales)
+		ADDQ(U32(fp8ScaleBytes), weights)
+	}
 	for r := range sums {
 		for _, sum := range sums[r] {
 			zero(sum)
@@ -129,7 +165,11 @@ func float(f floatFormat, rows int) {
 		for v := range added {
 			total, m := ZMM(), Mem{Base: target, Disp: 64 * v}
 			VMOVUPS_Z(m, loadMasks[v], total)
-			VADDPS(added[v], total, total)
+			if f.scaled {
+				VFMADD231PS(Mem{Base: scales, Disp: 64 * v}, added[v], total)
+			} else {
+				VADDPS(added[v], total, total)
+			}
 			VMOVUPS(total, storeMasks[v], m)
 		}
 		if r < rows-1 {
