@@ -12,6 +12,7 @@ var avx512 = func() Set {
 	s.operations.multiplyFP8 = multiplyFloatAVX512
 	s.operations.multiplyQ8 = multiplyQ8AVX512
 	s.operations.multiplyQ4 = multiplyQ4AVX512
+	s.operations.multiplyMXFP4 = multiplyQ4AVX512
 	s.operations.siluMultiply = siluMultiply512
 	s.operations.expMinus = expMinus512
 	s.operations.attendBlock = attendBlock512

@@ -73,15 +73,26 @@ func q8Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //go:noescape
 func q8Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, group int, terms *uint64, groups int, lastQuads int)
 
-// q4TermsAVX512 stores the terms of one row's q4 groups, stride bytes apart; groups are those of the activations, two each.
+// q4TermsAVX512 stores the terms of one row's groups of 32 columns, stride bytes apart; groups are those of the activations, two each.
 //
 //go:noescape
 func q4TermsAVX512(terms *uint64, stride int, codes *int8, scales *float32, groups int)
+
+// mxfp4TermsAVX512 stores the terms of one row's groups of 32 columns, stride bytes apart; groups are those of the activations, two each.
+//
+//go:noescape
+func mxfp4TermsAVX512(terms *uint64, stride int, codes *int8, scales *float32, groups int)
 
 // q4UnpackAVX512 writes whole groups of a block of packed weights as float32 scales and one byte for each code.
 //
 //go:noescape
 func q4UnpackAVX512(panel *byte, weights *byte, groups int)
+
+// mxfp4UnpackAVX512 writes whole groups of 64 columns of a block of packed weights, half by half, as float32 scales and one byte
+// for each code.
+//
+//go:noescape
+func mxfp4UnpackAVX512(panel *byte, weights *byte, groups int)
 
 // q4Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
@@ -91,6 +102,14 @@ func q4UnpackAVX512(panel *byte, weights *byte, groups int)
 //go:noescape
 func q4Rows1AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
+// mxfp4Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows1AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
 // q4Rows2AVX512 adds the products of rows (2) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
 // written. codes are the rows' pointers, of which groups are read from column on; terms are [groups][rows]. The last of the
@@ -98,6 +117,14 @@ func q4Rows1AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //
 //go:noescape
 func q4Rows2AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
+// mxfp4Rows2AVX512 adds the products of rows (2) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows2AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
 // q4Rows3AVX512 adds the products of rows (3) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
@@ -107,6 +134,14 @@ func q4Rows2AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //go:noescape
 func q4Rows3AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
+// mxfp4Rows3AVX512 adds the products of rows (3) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows3AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
 // q4Rows4AVX512 adds the products of rows (4) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
 // written. codes are the rows' pointers, of which groups are read from column on; terms are [groups][rows]. The last of the
@@ -114,6 +149,14 @@ func q4Rows3AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //
 //go:noescape
 func q4Rows4AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
+// mxfp4Rows4AVX512 adds the products of rows (4) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows4AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
 // q4Rows5AVX512 adds the products of rows (5) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
@@ -123,6 +166,14 @@ func q4Rows4AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //go:noescape
 func q4Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
+// mxfp4Rows5AVX512 adds the products of rows (5) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
 // q4Rows6AVX512 adds the products of rows (6) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
 // written. codes are the rows' pointers, of which groups are read from column on; terms are [groups][rows]. The last of the
@@ -130,6 +181,14 @@ func q4Rows5AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //
 //go:noescape
 func q4Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
+// mxfp4Rows6AVX512 adds the products of rows (6) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
 // q4Rows7AVX512 adds the products of rows (7) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
@@ -139,6 +198,14 @@ func q4Rows6AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //go:noescape
 func q4Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
+// mxfp4Rows7AVX512 adds the products of rows (7) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
 // q4Rows8AVX512 adds the products of rows (8) with one block of packed weights to acc: up to 32 outputs per row, rows
 // stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
 // written. codes are the rows' pointers, of which groups are read from column on; terms are [groups][rows]. The last of the
@@ -147,25 +214,33 @@ func q4Rows7AVX512(acc *float32, stride int, load uint32, store uint32, weights 
 //go:noescape
 func q4Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
 
-// q4Panel4AVX512 is q4Rows4AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// mxfp4Rows8AVX512 adds the products of rows (8) with one block of packed weights to acc: up to 32 outputs per row, rows
+// stride bytes apart. Bits of load say which sums are read from acc (the others start at zero), bits of store which are
+// written. codes are the rows' pointers, of which groups of 64 are read from column on; terms are [halves of groups][rows]. The last
+// of the groups has lastQuads quads.
+//
+//go:noescape
+func mxfp4Rows8AVX512(acc *float32, stride int, load uint32, store uint32, weights *byte, codes **int8, column int, terms *uint64, groups int, lastQuads int)
+
+// q4Panel4AVX512 is q4Rows4AVX512 for whole groups, which q4UnpackAVX512 wrote into panel (or mxfp4UnpackAVX512). As many packed groups, next bytes behind
 // weights, are prefetched.
 //
 //go:noescape
 func q4Panel4AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
-// q4Panel5AVX512 is q4Rows5AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// q4Panel5AVX512 is q4Rows5AVX512 for whole groups, which q4UnpackAVX512 wrote into panel (or mxfp4UnpackAVX512). As many packed groups, next bytes behind
 // weights, are prefetched.
 //
 //go:noescape
 func q4Panel5AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
-// q4Panel6AVX512 is q4Rows6AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// q4Panel6AVX512 is q4Rows6AVX512 for whole groups, which q4UnpackAVX512 wrote into panel (or mxfp4UnpackAVX512). As many packed groups, next bytes behind
 // weights, are prefetched.
 //
 //go:noescape
 func q4Panel6AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
-// q4Panel7AVX512 is q4Rows7AVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind
+// q4Panel7AVX512 is q4Rows7AVX512 for whole groups, which q4UnpackAVX512 wrote into panel (or mxfp4UnpackAVX512). As many packed groups, next bytes behind
 // weights, are prefetched.
 //
 //go:noescape

@@ -10,12 +10,12 @@ const (
 	q4PanelGroupBytes512 = 4*BlockOutputs + Q4GroupColumns*BlockOutputs
 )
 
-// multiplyQ4AVX512 keeps the terms of some rows (scales, and where their integer sums start) on the stack, and for more rows than
+// multiplyQ4AVX512 (q4 and mxfp4) keeps the terms of some rows (scales, and where their integer sums start) on the stack, and for more rows than
 // a tile has, a panel of weights that are taken apart.
 func multiplyQ4AVX512(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	switch groups := q4Groups(a.Columns); {
 	case groups == 0:
-		multiplyQ4Generic(dst, stride, m, a, rows, from, to)
+		multiplyQ4Generic(dst, stride, m, a, rows, from, to) // zeros
 	case len(rows) <= q4TileRows512 && len(rows)*groups <= 512:
 		multiplyQ4Few512(dst, stride, m, a, rows, from, to)
 	default:
@@ -23,10 +23,17 @@ func multiplyQ4AVX512(dst []float32, stride int, m Matrix, a *Activations, rows 
 	}
 }
 
+func fourBitAVX512(f Format) integerKernels {
+	if f == MXFP4 {
+		return mxfp4AVX512
+	}
+	return q4AVX512
+}
+
 //go:noinline
 func multiplyQ4Few512(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	var terms [512]uint64
-	multiplyInteger(q4AVX512, q4TileRows512, terms[:], nil, dst, stride, m, a, rows, from, to)
+	multiplyInteger(fourBitAVX512(m.Format), q4TileRows512, terms[:], nil, dst, stride, m, a, rows, from, to)
 }
 
 //go:noinline
@@ -37,14 +44,17 @@ func multiplyQ4Many512(dst []float32, stride int, m Matrix, a *Activations, rows
 	if len(rows) > tile {
 		tile = q4PanelTileRows512
 	}
-	multiplyInteger(q4AVX512, tile, terms[:], panel[:], dst, stride, m, a, rows, from, to)
+	multiplyInteger(fourBitAVX512(m.Format), tile, terms[:], panel[:], dst, stride, m, a, rows, from, to)
 }
 
 // blockQ4AVX512 multiplies one block of weights with all rows. For several tiles of rows, weights are taken apart panel by panel; a
 // shorter group at the end is not.
 func (c *integerChunk) blockQ4AVX512(dst []float32, stride int, block []byte, mask uint32) {
-	t := q4Tile{store: mask, lastQuads: q4GroupQuads}
+	t := q4Tile{kernels: c.kernels, store: mask, lastQuads: q4GroupQuads}
 	whole := min(c.groups, c.a.Columns/Q4GroupColumns-c.group)
+	if c.kernels == mxfp4AVX512 {
+		whole &^= 1
+	}
 	if len(c.rows) <= q4TileRows512 {
 		whole = 0
 	}
@@ -52,12 +62,12 @@ func (c *integerChunk) blockQ4AVX512(dst []float32, stride int, block []byte, ma
 		if t.group = c.group + g; t.group > 0 {
 			t.load = mask // sums of the groups before
 		}
-		t.weights = &block[t.group*q4GroupBytes]
+		t.weights = &block[c.packedBytes(t.group)]
 		if t.panel = nil; g < whole {
 			t.groups = min(q4PanelGroups512, whole-g)
-			q4UnpackCall(c.panel, t.weights, t.groups)
+			q4UnpackCall(c.kernels, c.panel, t.weights, t.groups)
 			t.panel = &c.panel[0]
-			t.next = t.groups * q4GroupBytes
+			t.next = c.packedBytes(t.groups)
 		} else {
 			t.groups = min(q4CallGroups, c.groups-g)
 			t.lastQuads = c.lastQuads(t.group + t.groups)
@@ -69,13 +79,26 @@ func (c *integerChunk) blockQ4AVX512(dst []float32, stride int, block []byte, ma
 	}
 }
 
+// packedBytes is the size of some groups of 32 columns, for mxfp4 an even number of them.
+func (c *integerChunk) packedBytes(groups int) int {
+	if c.kernels == mxfp4AVX512 {
+		return groups / 2 * mxfp4GroupBytes
+	}
+	return groups * q4GroupBytes
+}
+
 //go:noinline
-func q4UnpackCall(panel []byte, weights *byte, groups int) {
+func q4UnpackCall(k integerKernels, panel []byte, weights *byte, groups int) {
+	if k == mxfp4AVX512 {
+		mxfp4UnpackAVX512(&panel[0], weights, groups/2)
+		return
+	}
 	q4UnpackAVX512(&panel[0], weights, groups)
 }
 
 // q4Tile is what the calls of a panel share, and the number of rows of the next one.
 type q4Tile struct {
+	kernels                  integerKernels
 	load, store              uint32
 	weights                  *byte
 	panel                    *byte // weights, taken apart; or nil
@@ -88,6 +111,10 @@ type q4Tile struct {
 func q4Call512(t *q4Tile, acc *float32, stride int, codes **int8, terms *uint64) {
 	if t.panel != nil {
 		q4PanelCall512(t, acc, stride, codes, terms)
+		return
+	}
+	if t.kernels == mxfp4AVX512 {
+		mxfp4Call512(t, acc, stride, codes, terms)
 		return
 	}
 	column := t.group * Q4GroupColumns

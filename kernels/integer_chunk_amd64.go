@@ -8,7 +8,8 @@ import "math"
 type integerKernels uint8
 
 const (
-	q4AVX512 integerKernels = iota
+	q4AVX512    integerKernels = iota
+	mxfp4AVX512                // its groups of 32 columns are halves of the packed ones
 	q8AVXVNNI
 	q4AVXVNNI
 )
@@ -21,10 +22,13 @@ func (k integerKernels) groupColumns() int {
 	return Q4GroupColumns
 }
 
-// offset is what stored weights are larger than codes.
+// offset is what the bytes that are multiplied are larger than codes, or twice their values.
 func (k integerKernels) offset() int32 {
-	if k == q8AVXVNNI {
+	switch k {
+	case q8AVXVNNI:
 		return codeOffset
+	case mxfp4AVX512:
+		return mxfp4Offset
 	}
 	return q4Offset
 }
@@ -48,7 +52,7 @@ func multiplyInteger(k integerKernels, tile int, terms []uint64, panel []byte, d
 			c.prepare()
 			for output := from; output < to; output += BlockOutputs {
 				target, block := dst[first*stride+output:], m.block(output)
-				if k == q4AVX512 {
+				if k == q4AVX512 || k == mxfp4AVX512 {
 					c.blockQ4AVX512(target, stride, block, outputMask(to-output))
 				} else {
 					c.blockAVXVNNI(target, stride, block, min(to-output, BlockOutputs))
@@ -67,7 +71,7 @@ type integerChunk struct {
 	group, groups int // of weights
 	codes         [chunkRows]*int8
 	terms         []uint64 // for each tile [groups][rows of the tile]: the bits of a scale, above them an int32, -offset·Σx
-	panel         []byte   // q4AVX512: room for weights that are taken apart
+	panel         []byte   // q4AVX512, mxfp4AVX512: room for weights that are taken apart
 }
 
 // prepare fills codes and terms.
@@ -107,6 +111,8 @@ func integerTermsCall(k integerKernels, terms []uint64, step int, codes []int8, 
 	switch k {
 	case q4AVX512:
 		q4TermsAVX512(&terms[0], 8*step, &codes[0], &scales[0], groups)
+	case mxfp4AVX512:
+		mxfp4TermsAVX512(&terms[0], 8*step, &codes[0], &scales[0], groups)
 	case q8AVXVNNI:
 		q8TermsAVXVNNI(&terms[0], 8*step, &codes[0], &scales[0], groups)
 	case q4AVXVNNI:

@@ -15,10 +15,13 @@ func main() {
 	for rows := 1; rows <= q8TileRows; rows++ {
 		q8(rows)
 	}
-	q4Terms()
+	fourBitTerms("q4", 8)
+	fourBitTerms("mxfp4", 12)
 	q4Unpack()
+	mxfp4Unpack()
 	for rows := 1; rows <= q8TileRows; rows++ {
 		q4(rows)
+		mxfp4(rows)
 	}
 	for rows := q4PanelFewest; rows <= q4PanelMost; rows++ {
 		q4Panel(rows)

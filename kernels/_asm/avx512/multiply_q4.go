@@ -227,7 +227,7 @@ func q4Unpack() {
 func q4Panel(rows int) {
 	name := fmt.Sprintf("q4Panel%dAVX512", rows)
 	function(name, "func(acc *float32, stride int, load, store uint32, panel, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)",
-		name+fmt.Sprintf(" is q4Rows%dAVX512 for whole groups, which q4UnpackAVX512 wrote into panel. As many packed groups, next bytes behind", rows),
+		name+fmt.Sprintf(" is q4Rows%dAVX512 for whole groups, which q4UnpackAVX512 wrote into panel (or mxfp4UnpackAVX512). As many packed groups, next bytes behind", rows),
 		"weights, are prefetched.")
 	t := newIntegerTile(rows, q4PanelMost)
 	panel, next, groups := pointer("panel"), pointer("weights"), pointer("groups")
@@ -259,19 +259,20 @@ func q4Panel(rows int) {
 	t.store()
 }
 
-// q4Terms sums two groups, one of the activations, at a time.
-func q4Terms() {
-	function("q4TermsAVX512", "func(terms *uint64, stride int, codes *int8, scales *float32, groups int)",
-		"q4TermsAVX512 stores the terms of one row's q4 groups, stride bytes apart; groups are those of the activations, two each.")
+// fourBitTerms sums two groups of 32 columns, one of the activations, at a time. Sums start at -offset·Σx.
+func fourBitTerms(format string, offset uint32) {
+	name := format + "TermsAVX512"
+	function(name, "func(terms *uint64, stride int, codes *int8, scales *float32, groups int)",
+		name+" stores the terms of one row's groups of 32 columns, stride bytes apart; groups are those of the activations, two each.")
 	terms, stride, codes, scales, groups := pointer("terms"), pointer("stride"), pointer("codes"), pointer("scales"), pointer("groups")
-	eights, scale, bits := ZMM(), GP32(), GP32()
-	MOVL(U32(0x08080808), bits)
-	VPBROADCASTD(bits, eights)
+	offsets, scale, bits := ZMM(), GP32(), GP32()
+	MOVL(U32(0x01010101*offset), bits)
+	VPBROADCASTD(bits, offsets)
 	Label("group")
 	sum, x := ZMM(), ZMM()
 	zero(sum)
 	VMOVDQU8(Mem{Base: codes}, x)
-	VPDPBUSD(x, eights, sum) // 8, unsigned; 8 partial sums of each group
+	VPDPBUSD(x, offsets, sum) // unsigned; 8 partial sums of each group
 	MOVL(Mem{Base: scales}, scale)
 	swapped := ZMM()
 	for _, order := range []uint64{0x4e, 0xb1} {
