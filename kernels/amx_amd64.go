@@ -11,6 +11,7 @@ var amx = func() Set {
 	s.permit = amxPermission
 	s.operations.multiplyQ8 = multiplyQ8AMX
 	s.operations.multiplyQ4 = multiplyQ4AMX
+	s.operations.gatherQ8, s.operations.multiplyQ8Gathered = nil, nil // arranged for the tiles of avx512
 	return s
 }()
 

@@ -246,6 +246,79 @@ func q4Panel6AVX512(acc *float32, stride int, load uint32, store uint32, panel *
 //go:noescape
 func q4Panel7AVX512(acc *float32, stride int, load uint32, store uint32, panel *byte, weights *byte, next int, codes **int8, column int, terms *uint64, groups int)
 
+// gatherGroupsAVX512 copies whole groups of one row to dst, stride bytes apart, and stores their terms, termStride bytes apart.
+//
+//go:noescape
+func gatherGroupsAVX512(dst *int8, stride int, terms *uint64, termStride int, codes *int8, scales *float32, groups int)
+
+// storeSumsAVX512 copies those of each row's 32 sums whose bit is set in store to dst, rows stride bytes apart.
+//
+//go:noescape
+func storeSumsAVX512(dst *float32, stride int, store uint32, sums *float32, rows int)
+
+// q8Gathered4AVX512 adds the products of rows (4) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered4AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered5AVX512 adds the products of rows (5) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered5AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered6AVX512 adds the products of rows (6) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered6AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered7AVX512 adds the products of rows (7) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered7AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered8AVX512 adds the products of rows (8) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered8AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered9AVX512 adds the products of rows (9) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered9AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered10AVX512 adds the products of rows (10) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered10AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered11AVX512 adds the products of rows (11) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered11AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
+// q8Gathered12AVX512 adds the products of rows (12) with one block of packed weights to sums [rows][32]; the sums start
+// at zero if load is 0, else it is 0xffff. codes are [groups][rows][64], terms [groups][rows]. The last of the groups has lastQuads
+// quads. For each quad it prefetches a line at next into the second cache and moves next on by step bytes.
+//
+//go:noescape
+func q8Gathered12AVX512(sums *float32, load uint32, weights *byte, codes *int8, terms *uint64, groups int, lastQuads int, next uintptr, step int)
+
 // f32Rows1AVX512 adds the products of rows (1) with one block of packed weights to acc (up to 32 outputs per row, rows
 // stride bytes apart), panel by panel. Bits of load say which sums are read from acc (the others start at
 // zero), bits of store which are written. x are the rows' pointers, of which columns are read from the one at column on.

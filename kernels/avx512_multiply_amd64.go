@@ -27,8 +27,10 @@ func multiplyQ8AVX512(dst []float32, stride int, m Matrix, a *Activations, rows 
 	switch {
 	case Groups(a.Columns) == 0:
 		multiplyQ8Generic(dst, stride, m, a, rows, from, to)
-	case len(rows)*Groups(a.Columns) <= 256:
+	case len(rows) < gatheredLeast512 && len(rows)*Groups(a.Columns) <= 256:
 		multiplyQ8Few512(dst, stride, m, a, rows, from, to)
+	case len(rows) >= gatheredLeast512:
+		multiplyQ8Chosen512(dst, stride, m, a, rows, from, to)
 	default:
 		multiplyQ8Many512(dst, stride, m, a, rows, from, to)
 	}
@@ -97,12 +99,17 @@ func (c *q8Chunk) rowTerms(terms []uint64, step, row int) {
 		groupTermsCall(terms, step, codes, scales, whole)
 	}
 	if whole < c.groups { // the last group is shorter
-		sum := int32(0)
-		for _, x := range codes[whole*GroupColumns:] {
-			sum += int32(x)
-		}
-		terms[whole*step] = uint64(uint32(-codeOffset*sum))<<32 | uint64(math.Float32bits(scales[whole]))
+		terms[whole*step] = termOf(codes[whole*GroupColumns:], scales[whole])
 	}
+}
+
+// termOf gives a row's term in one group.
+func termOf(codes []int8, scale float32) uint64 {
+	sum := int32(0)
+	for _, x := range codes {
+		sum += int32(x)
+	}
+	return uint64(uint32(-codeOffset*sum))<<32 | uint64(math.Float32bits(scale))
 }
 
 //go:noinline

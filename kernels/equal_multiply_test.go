@@ -45,7 +45,13 @@ func (p product) compute(t testing.TB, s *Set) []float32 {
 	for i := range dst {
 		dst[i] = -1.5e-33 // must stay where nothing is written
 	}
-	s.Multiply(dst[margin:], stride, m, a, rows, p.From, p.To)
+	if p.Seed%2 == 0 {
+		s.Multiply(dst[margin:], stride, m, a, rows, p.From, p.To)
+		return dst
+	}
+	var g Gathered
+	s.Gather(&g, a, rows)
+	s.MultiplyGathered(dst[margin:], stride, m, &g, p.From, p.To)
 	return dst
 }
 
@@ -126,14 +132,17 @@ func TestMultiplyEqualsReferenceOverManyCalls(t *testing.T) {
 	})
 }
 
-// Many rows are cut into tiles, and the tiles into chunks; weights are prepared once for several tiles.
+// Many rows are gathered and cut into tiles of any size, and the tiles into chunks; weights are prepared once for several tiles.
 func TestMultiplyEqualsReferenceForManyRows(t *testing.T) {
 	eachImplementation(t, func(t *testing.T, s *Set) {
-		for i, f := range Formats() {
-			for j, used := range []int{10, 12, 13, 14, 15, 17, 21, 40, 103} {
-				columns := []int{64, 512, 515, 1600}[(i+j)%4]
-				product{f, 40, columns, used, used, 0, 0, 40, ordinary, j%2 == 0, uint64(10*used + i)}.check(t, s)
-			}
+		for _, f := range Formats() {
+			t.Run(f.String(), func(t *testing.T) {
+				t.Parallel()
+				for used := 9; used <= 140; used += 1 + used/12 {
+					columns := []int{64, 100, 515, 1027}[used%4]
+					product{Format: f, Outputs: 70, Columns: columns, Rows: 20, Used: used, From: 32 * (used % 2), To: 70, Kind: ordinary, RawCodes: used%3 == 0, Seed: uint64(used)}.check(t, s)
+				}
+			})
 		}
 	})
 }

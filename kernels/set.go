@@ -23,6 +23,9 @@ type operations struct {
 	quantizeWeightsMXFP4 func(codes, scales []byte, weights []float32)
 	// Products of some blocks with some rows; see Set.Multiply.
 	multiplyFloat, multiplyQ8, multiplyQ4, multiplyFP8, multiplyMXFP4 multiplyFunc
+	// gatherQ8 arranges the rows of a Gathered, unless there are too few; multiplyQ8Gathered multiplies them. Nil: nothing to arrange.
+	gatherQ8           func(g *Gathered)
+	multiplyQ8Gathered func(dst []float32, stride int, m Matrix, g *Gathered, from, to int)
 
 	siluMultiply func(dst, gate, up []float32)
 	rmsNorm      func(dst, x, weight []float32, epsilon float32)

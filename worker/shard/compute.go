@@ -92,6 +92,9 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 func (s *Shards) computeWave(ctx context.Context, tasks []task, x *kernels.Activations, sum []int64) error {
 	c, set, threads := &s.scratch, s.o.Kernels, s.o.Team.Threads()
 	c.threads = slices.Grow(c.threads, max(0, threads-len(c.threads)))[:threads]
+	for i := range c.threads {
+		c.threads[i].task = -1
+	}
 
 	c.cutGate(tasks, threads)
 	err := s.o.Team.Run(len(c.gateJobs), func(i, thread int) error {
@@ -100,7 +103,12 @@ func (s *Shards) computeWave(ctx context.Context, tasks []task, x *kernels.Activ
 		}
 		j := c.gateJobs[i]
 		t := &tasks[j.task]
-		c.gateAndUp(set, t, x, j.from, j.to, thread)
+		mine := &c.threads[thread]
+		if mine.task != j.task {
+			set.Gather(&mine.gathered, x, t.rows)
+			mine.task = j.task
+		}
+		c.gateAndUp(set, t, j.from, j.to, thread)
 		if t.remaining.last() {
 			c.prepare(set, t)
 		}
@@ -132,11 +140,12 @@ func (c *scratch) product(thread, rows, width int) []float32 {
 }
 
 // gateAndUp computes silu(gate)·up of a task's rows in intermediate columns [from, to).
-func (c *scratch) gateAndUp(set *kernels.Set, t *task, x *kernels.Activations, from, to, thread int) {
+func (c *scratch) gateAndUp(set *kernels.Set, t *task, from, to, thread int) {
+	g := &c.threads[thread].gathered
 	columns, width := t.expert.Gate.Outputs, to-from
 	up := c.product(thread, len(t.rows), width)
-	set.Multiply(t.gate, columns, t.expert.Gate, x, t.rows, from, to)
-	set.Multiply(up, width, outputs(t.expert.Up, from, to), x, t.rows, 0, width)
+	set.MultiplyGathered(t.gate, columns, t.expert.Gate, g, from, to)
+	set.MultiplyGathered(up, width, outputs(t.expert.Up, from, to), g, 0, width)
 	for i := range t.rows {
 		gate := t.gate[i*columns+from : i*columns+to]
 		set.SiLUMultiply(gate, gate, up[i*width:(i+1)*width])
@@ -151,13 +160,14 @@ func (c *scratch) prepare(set *kernels.Set, t *task) {
 			c.rowErr[row].set(transport.RowNotFinite)
 		}
 	}
+	set.Gather(&t.gathered, &t.intermediate, t.identity)
 }
 
 // down adds a task's contributions to columns [from, to) of the sums.
 func (c *scratch) down(set *kernels.Set, t *task, sum []int64, hidden, from, to, thread int) {
 	width := to - from
 	y := c.product(thread, len(t.rows), width)
-	set.Multiply(y, width, outputs(t.expert.Down, from, to), &t.intermediate, t.identity, 0, width)
+	set.MultiplyGathered(y, width, outputs(t.expert.Down, from, to), &t.gathered, 0, width)
 	for i, row := range t.rows {
 		at := int(row) * hidden
 		if err := set.Accumulate(sum[at+from:at+to], y[i*width:(i+1)*width], t.weights[i]); err != nil {

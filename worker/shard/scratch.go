@@ -3,6 +3,7 @@ package shard
 import (
 	"sync/atomic"
 
+	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -26,17 +27,20 @@ type scratch struct {
 	prepared []float32
 	codes    []int8
 	scales   []float32
+	arranged []int8 // codes and terms of the gathered intermediates
+	terms    []uint64
 	gateJobs []gateJob
 
 	threads []threadScratch
 	rowErr  []rowError
 }
 
-// threadScratch is the products of one job, [rows, width]: up's, then down's. The padding keeps two threads' headers out of
-// one cache line.
+// threadScratch is one thread's memory. The padding keeps two threads' headers out of one cache line.
 type threadScratch struct {
-	product []float32
-	_       [64]byte
+	product  []float32        // of one job, [rows, width]: up's, then down's
+	gathered kernels.Gathered // the rows of the task that the thread worked at last
+	task     int              // that task; -1: none of this wave
+	_        [64]byte
 }
 
 // counter counts down across threads.

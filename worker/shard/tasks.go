@@ -20,6 +20,7 @@ type task struct {
 	expert       kernels.Expert
 	gate         []float32           // [rows, Intermediate]: gate product, then silu(gate)·up
 	intermediate kernels.Activations // the same rows prepared for the down product
+	gathered     kernels.Gathered    // of intermediate
 	remaining    counter             // gate jobs that have not ended; the last one prepares the rows
 }
 
@@ -32,8 +33,9 @@ type limits struct {
 var defaultLimits = limits{taskRows: 1024, waveBytes: 32 << 20}
 
 const (
-	blocksPerJob  = 4 // at most: 128 outputs
-	jobsPerThread = 4 // at least, where there are enough blocks
+	manyRows      = 16 // of a task
+	blocksPerJob  = 4  // at most, with fewer rows: 128 outputs
+	jobsPerThread = 8  // at least, where there are enough blocks
 )
 
 // group sorts the pairs of a work by expert part: parts, first, rows and weights of the scratch are set.
@@ -85,7 +87,7 @@ func (c *scratch) cut(limit int) {
 // wave gives the number of leading tasks whose intermediates fit into limit bytes, at least one, and gives each its expert and
 // its room in the scratch.
 func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) (kernels.Expert, error)) (n int, err error) {
-	values, codes, scales := 0, 0, 0
+	values, codes, scales, arranged, terms := 0, 0, 0, 0, 0
 	for n < len(tasks) {
 		t := &tasks[n]
 		if t.expert, err = expert(t.id); err != nil {
@@ -98,6 +100,8 @@ func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) (kernels.
 		values += len(t.rows) * columns
 		codes += roundUp(len(t.rows)*kernels.PaddedColumns(columns), 64)
 		scales += len(t.rows) * kernels.Groups(columns)
+		a, b := kernels.GatheredSize(len(t.rows), columns)
+		arranged, terms = arranged+a, terms+b
 		n++
 	}
 	c.gate = resize(c.gate, values)
@@ -105,10 +109,12 @@ func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) (kernels.
 	if quantized {
 		c.codes = resize(c.codes, codes)
 		c.scales = resize(c.scales, scales)
+		c.arranged = resize(c.arranged, arranged)
+		c.terms = resize(c.terms, terms)
 	} else {
 		c.prepared = resize(c.prepared, values)
 	}
-	values, codes, scales = 0, 0, 0
+	values, codes, scales, arranged, terms = 0, 0, 0, 0, 0
 	for i := range tasks[:n] {
 		t := &tasks[i]
 		rows, columns := len(t.rows), t.expert.Gate.Outputs
@@ -121,6 +127,9 @@ func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) (kernels.
 			t.intermediate.Scales = c.scales[scales : scales+rows*groups]
 			codes += roundUp(rows*padded, 64)
 			scales += rows * groups
+			a, b := kernels.GatheredSize(rows, columns)
+			t.gathered.Codes, t.gathered.Terms = c.arranged[arranged:arranged:arranged+a], c.terms[terms:terms:terms+b]
+			arranged, terms = arranged+a, terms+b
 		} else {
 			t.intermediate.Values = c.prepared[values : values+rows*columns]
 		}
@@ -132,16 +141,20 @@ func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) (kernels.
 // gateJob is an output range of one task's gate and up products.
 type gateJob struct{ task, from, to int }
 
-// cutGate makes the jobs of a wave's gate and up products: blocks of outputs, small enough that every thread gets some.
+// cutGate makes the jobs of a wave's gate and up products: blocks of outputs, few enough that every thread gets several jobs, but as many
+// as that allows where there are many rows, so that the rows are gathered once.
 func (c *scratch) cutGate(tasks []task, threads int) {
-	blocks := 0
+	total := 0
 	for i := range tasks {
-		blocks += blocksOf(tasks[i].expert.Gate.Outputs)
+		total += blocksOf(tasks[i].expert.Gate.Outputs) * blockCost(len(tasks[i].rows))
 	}
-	width := jobWidth(blocks, threads)
 	c.gateJobs = c.gateJobs[:0]
 	for i := range tasks {
 		t := &tasks[i]
+		width := kernels.BlockOutputs * max(1, total/(threads*jobsPerThread*blockCost(len(t.rows))))
+		if len(t.rows) < manyRows {
+			width = min(width, kernels.BlockOutputs*blocksPerJob)
+		}
 		outputs, jobs := t.expert.Gate.Outputs, 0
 		for from := 0; from < outputs; from += width {
 			c.gateJobs = append(c.gateJobs, gateJob{i, from, min(outputs, from+width)})
@@ -150,6 +163,9 @@ func (c *scratch) cutGate(tasks []task, threads int) {
 		t.remaining.set(jobs)
 	}
 }
+
+// blockCost is about how long a block of outputs takes with so many rows: reading its weights takes as long as computing some rows.
+func blockCost(rows int) int { return 16 + rows }
 
 // outputs gives the part of a matrix that computes outputs [from, to), from a multiple of BlockOutputs: blocks of outputs lie one
 // after the other.

@@ -26,6 +26,11 @@ func main() {
 	for rows := q4PanelFewest; rows <= q4PanelMost; rows++ {
 		q4Panel(rows)
 	}
+	gatherGroups()
+	storeSums()
+	for rows := q8GatheredLeast; rows <= q8GatheredMost; rows++ {
+		q8Gathered(rows)
+	}
 	for rows := 1; rows <= floatTileRows; rows++ {
 		float(f32, rows)
 		float(bf16, rows)

@@ -148,7 +148,12 @@ func q8(rows int) {
 func groupTerms() {
 	function("groupTermsAVX512", "func(terms *uint64, stride int, codes *int8, scales *float32, groups int)",
 		"groupTermsAVX512 stores the terms of whole groups of one row, stride bytes apart.")
-	terms, stride, codes, scales, groups := pointer("terms"), pointer("stride"), pointer("codes"), pointer("scales"), pointer("groups")
+	termsOfGroups(pointer("codes"), pointer("stride"), func(VecVirtual) {})
+}
+
+// termsOfGroups stores the terms of whole groups, stride bytes apart, and hands each group's codes on.
+func termsOfGroups(codes, stride Register, visit func(x VecVirtual)) {
+	terms, scales, groups := pointer("terms"), pointer("scales"), pointer("groups")
 	minus128, scale, bits := ZMM(), GP32(), GP32()
 	MOVL(U32(0x80808080), bits)
 	VPBROADCASTD(bits, minus128)
@@ -156,6 +161,7 @@ func groupTerms() {
 	sum, x := ZMM(), ZMM()
 	zero(sum)
 	VMOVDQU8(Mem{Base: codes}, x)
+	visit(x)
 	VPDPBUSD(x, minus128, sum) // 128, unsigned
 	half, quarter := YMM(), XMM()
 	VEXTRACTI64X4(Imm(1), sum, half)
