@@ -13,6 +13,8 @@ const (
 	quadBytes     = 128
 	scaleBytes    = 64
 	prefetchAhead = 2048 // bytes; decode is bound by memory (docs/benchmarks.md)
+	prefetchFar   = 8192 // into the second cache, and
+	prefetchNear  = 1024 // from there into the first one
 )
 
 // function begins a function of a signature; its documentation becomes the comment of its Go declaration.
@@ -36,6 +38,13 @@ func zero(v VecVirtual) { VPXORD(v, v, v) }
 func prefetch(weights Register, ahead, bytes int) {
 	for line := 0; line < bytes; line += 64 {
 		PREFETCHT0(Mem{Base: weights, Disp: ahead + line})
+	}
+}
+
+// prefetchSecond asks for lines to come into the second cache.
+func prefetchSecond(weights Register, ahead, bytes int) {
+	for line := 0; line < bytes; line += 64 {
+		PREFETCHT1(Mem{Base: weights, Disp: ahead + line})
 	}
 }
 

@@ -56,6 +56,16 @@ func q8(rows int) {
 			VMOVUPS(sums[r][v], storeMasks[v], m)
 		}
 	})
+	// With one row memory is all that counts and a near prefetch is best. With more, computing takes long enough to bring weights into
+	// the second cache early (measured: docs/benchmarks.md).
+	ahead := func(at, bytes int) {
+		if rows == 1 {
+			prefetch(weights, at+prefetchAhead, bytes)
+			return
+		}
+		prefetchSecond(weights, at+prefetchFar, bytes)
+		prefetch(weights, at+prefetchNear, bytes)
+	}
 	// quad is at the group's scales, as weights is.
 	quad := func(i int) {
 		var w [vectors]VecVirtual
@@ -70,7 +80,7 @@ func q8(rows int) {
 				VPDPBUSD(x, w[v], dots[r][v])
 			}
 		}
-		prefetch(weights, scaleBytes+i*quadBytes+prefetchAhead, quadBytes)
+		ahead(scaleBytes+i*quadBytes, quadBytes)
 	}
 	start := GP64()
 
@@ -80,7 +90,7 @@ func q8(rows int) {
 		VPBROADCASTD(Mem{Base: terms, Disp: termBytes*r + 4}, dots[r][0])
 		VMOVDQA32(dots[r][0], dots[r][1])
 	}
-	prefetch(weights, prefetchAhead, scaleBytes)
+	ahead(0, scaleBytes)
 	MOVQ(U32(groupQuads), quads)
 	CMPQ(groups, Imm(1))
 	JNE(LabelRef("four"))
