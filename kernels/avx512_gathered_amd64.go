@@ -15,7 +15,7 @@ const (
 )
 
 // gatherQ8AVX512 copies the rows' codes tile by tile: [groups][rows of the tile][GroupColumns], the last group padded with zeros, and
-// stores their terms.
+// stores their terms. A tile's codes begin at first·groups·GroupColumns if first is its first row in the list, its terms at first·groups.
 func gatherQ8AVX512(g *Gathered) {
 	groups := Groups(g.activations.Columns)
 	if len(g.rows) < gatheredLeast512 || groups == 0 {
@@ -23,10 +23,9 @@ func gatherQ8AVX512(g *Gathered) {
 	}
 	codes, terms := GatheredSize(len(g.rows), g.activations.Columns)
 	g.Codes, g.Terms = resize(g.Codes, codes), resize(g.Terms, terms)
-	tiles := max(2, (len(g.rows)+gatheredTileRows512-1)/gatheredTileRows512)
-	for first := 0; first < len(g.rows); tiles-- {
-		n := (len(g.rows) - first + tiles - 1) / tiles
-		g.tiles = append(g.tiles, gatheredTile{first, n})
+	g.tiles = max(2, (len(g.rows)+gatheredTileRows512-1)/gatheredTileRows512)
+	for first, tiles := 0, g.tiles; tiles > 0; tiles-- {
+		n := nextTile(len(g.rows)-first, tiles)
 		for i, row := range g.rows[first : first+n] {
 			at := first*groups + i
 			gatherRow(g.Codes[at*GroupColumns:], g.Terms[at:], n, g.activations.codes(int(row)), g.activations.scales(int(row)))
@@ -34,6 +33,9 @@ func gatherQ8AVX512(g *Gathered) {
 		first += n
 	}
 }
+
+// nextTile is how many of the rows left the first of so many tiles takes.
+func nextTile(left, tiles int) int { return (left + tiles - 1) / tiles }
 
 // gatherRow stores the codes and terms of one row, step places of groups apart.
 func gatherRow(dst []int8, terms []uint64, step int, codes []int8, scales []float32) {
@@ -57,18 +59,22 @@ func gatherCall(dst []int8, terms []uint64, step int, codes []int8, scales []flo
 func multiplyQ8Gathered512(dst []float32, stride int, m Matrix, g *Gathered, from, to int) {
 	var buffer [gatheredChunk512*BlockOutputs + 16]float32
 	sums := aligned(buffer[:])
-	for done := 0; done < len(g.tiles); {
-		n, rows := 0, 0
-		for ; done+n < len(g.tiles) && rows+g.tiles[done+n].rows <= gatheredChunk512; n++ {
-			rows += g.tiles[done+n].rows
+	for first, left := 0, g.tiles; left > 0; {
+		c := gatheredChunk{g: g, first: first, columns: m.Columns, sums: sums, rowsLeft: len(g.rows) - first, tilesLeft: left}
+		for left > 0 {
+			n := nextTile(len(g.rows)-first, left)
+			if c.rows+n > gatheredChunk512 {
+				break
+			}
+			c.rows += n
+			c.tiles++
+			first += n
+			left--
 		}
-		c := gatheredChunk{g: g, tiles: g.tiles[done : done+n], sums: sums[:rows*BlockOutputs], columns: m.Columns}
-		first := c.tiles[0].first
 		for output := from; output < to; output += BlockOutputs {
 			c.block(m.block(output))
-			storeCall(dst[first*stride+output:], stride, outputMask(to-output), sums, rows)
+			storeCall(dst[c.first*stride+output:], stride, outputMask(to-output), sums, c.rows)
 		}
-		done += n
 	}
 }
 
@@ -79,10 +85,12 @@ func aligned(buffer []float32) []float32 {
 
 // gatheredChunk is some tiles of a product.
 type gatheredChunk struct {
-	g       *Gathered
-	tiles   []gatheredTile
-	sums    []float32 // [rows][BlockOutputs]
-	columns int
+	g                   *Gathered
+	first, rows         int // of the list
+	tiles               int
+	rowsLeft, tilesLeft int       // from first on
+	sums                []float32 // [rows][BlockOutputs]
+	columns             int
 }
 
 // block computes the sums of one block of weights.
@@ -94,17 +102,21 @@ func (c *gatheredChunk) block(block []byte) {
 		if group > 0 {
 			p.load = 0xffff
 		}
+		// The tiles share the work of prefetching the next panel, so that memory is never idle. Blocks lie one after the other.
+		quads := p.groups * groupQuads * c.tiles
+		p.step = (p.groups*fullGroupBytes + quads - 1) / quads
+		p.next = uintptr(unsafe.Pointer(p.weights)) + uintptr(p.groups*fullGroupBytes)
 		if group+p.groups == groups {
 			p.lastQuads = (c.columns - (groups-1)*GroupColumns + quadColumns - 1) / quadColumns
 		}
-		// The tiles share the work of prefetching the next panel, so that memory is never idle.
-		quads := p.groups * groupQuads * len(c.tiles)
-		p.next = uintptr(unsafe.Pointer(p.weights)) + uintptr(p.groups*fullGroupBytes)
-		p.step = (p.groups*fullGroupBytes + quads - 1) / quads
-		for _, t := range c.tiles {
-			at := t.first*groups + group*t.rows
-			gatheredCall(&p, t.rows, &c.sums[(t.first-c.tiles[0].first)*BlockOutputs], &c.g.Codes[at*GroupColumns], &c.g.Terms[at])
+		rows, left := 0, c.tilesLeft
+		for range c.tiles {
+			n := nextTile(c.rowsLeft-rows, left)
+			at := (c.first+rows)*groups + group*n
+			gatheredCall(&p, n, &c.sums[rows*BlockOutputs], &c.g.Codes[at*GroupColumns], &c.g.Terms[at])
 			p.next += uintptr(p.step * p.groups * groupQuads)
+			rows += n
+			left--
 		}
 		group += p.groups
 	}
@@ -129,7 +141,7 @@ var gatheredBuffers = sync.Pool{New: func() any { return new(Gathered) }}
 
 func multiplyQ8Chosen512(dst []float32, stride int, m Matrix, a *Activations, rows []int32, from, to int) {
 	g := gatheredBuffers.Get().(*Gathered)
-	g.activations, g.rows, g.tiles = a, rows, g.tiles[:0]
+	g.activations, g.rows, g.tiles = a, rows, 0
 	gatherQ8AVX512(g)
 	multiplyQ8Gathered512(dst, stride, m, g, from, to)
 	g.activations, g.rows = nil, nil

@@ -11,11 +11,8 @@ type Gathered struct {
 
 	activations *Activations
 	rows        []int32
-	tiles       []gatheredTile
+	tiles       int // of about equal size; 0: not arranged
 }
-
-// gatheredTile is rows [first, first+rows) of the list. Their codes begin at first·groups·GroupColumns, their terms at first·groups.
-type gatheredTile struct{ first, rows int }
 
 // GatheredSize is the memory that Gather needs at most for rows of columns, in elements of Codes and Terms.
 func GatheredSize(rows, columns int) (codes, terms int) {
@@ -30,7 +27,7 @@ func (s *Set) Gather(g *Gathered, a *Activations, rows []int32) {
 			panicf("row %d of %d", r, a.Rows)
 		}
 	}
-	g.activations, g.rows, g.tiles = a, rows, g.tiles[:0]
+	g.activations, g.rows, g.tiles = a, rows, 0
 	if a.Quantized && s.operations.gatherQ8 != nil {
 		s.operations.gatherQ8(g)
 	}
@@ -41,7 +38,7 @@ func (s *Set) MultiplyGathered(dst []float32, stride int, m Matrix, g *Gathered,
 	if len(g.rows) == 0 || from >= to {
 		return
 	}
-	if m.Format != Q8 || len(g.tiles) == 0 {
+	if m.Format != Q8 || g.tiles == 0 {
 		s.Multiply(dst, stride, m, g.activations, g.rows, from, to)
 		return
 	}

@@ -66,17 +66,17 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 	for i := range c.rowErr {
 		c.rowErr[i].code.Store(uint32(transport.RowOK))
 	}
-	x := &kernels.Activations{Rows: w.Rows, Columns: w.Hidden, Quantized: w.Quantized, Values: w.Values, Codes: w.Codes, Scales: w.Scales}
+	c.x = kernels.Activations{Rows: w.Rows, Columns: w.Hidden, Quantized: w.Quantized, Values: w.Values, Codes: w.Codes, Scales: w.Scales}
 	c.cut(s.limits.taskRows)
 	for tasks := c.tasks; len(tasks) > 0; {
 		if err := ctx.Err(); err != nil {
 			return read, err
 		}
-		n, err := c.wave(tasks, s.limits.waveBytes, func(id uint32) (kernels.Expert, error) { return s.expert(l, id) })
+		n, err := s.cutWave(l, tasks)
 		if err != nil {
 			return read, err
 		}
-		if err := s.computeWave(ctx, tasks[:n], x, r.Sum); err != nil {
+		if err := s.computeWave(ctx, tasks[:n], &c.x, r.Sum); err != nil {
 			var fault *team.FaultError
 			if errors.As(err, &fault) {
 				err = s.mend(l, err)
@@ -90,46 +90,62 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 
 // computeWave adds the contributions of some tasks to sum [rows, hidden]. It ends soon after ctx does: a wave may take seconds.
 func (s *Shards) computeWave(ctx context.Context, tasks []task, x *kernels.Activations, sum []int64) error {
-	c, set, threads := &s.scratch, s.o.Kernels, s.o.Team.Threads()
+	c, threads := &s.scratch, s.o.Team.Threads()
 	c.threads = slices.Grow(c.threads, max(0, threads-len(c.threads)))[:threads]
 	for i := range c.threads {
 		c.threads[i].task = -1
 	}
-
+	if s.gateJob == nil {
+		s.gateJob, s.downJob = s.computeGate, s.computeDown // once: each of these values takes memory
+	}
+	c.current = wave{ctx: ctx, tasks: tasks, x: x, sum: sum, width: jobWidth(blocksOf(x.Columns), threads)}
 	c.cutGate(tasks, threads)
-	err := s.o.Team.Run(len(c.gateJobs), func(i, thread int) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		j := c.gateJobs[i]
-		t := &tasks[j.task]
-		mine := &c.threads[thread]
-		if mine.task != j.task {
-			set.Gather(&mine.gathered, x, t.rows)
-			mine.task = j.task
-		}
-		c.gateAndUp(set, t, j.from, j.to, thread)
-		if t.remaining.last() {
-			c.prepare(set, t)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := s.o.Team.Run(len(c.gateJobs), s.gateJob); err != nil {
 		return err
 	}
+	return s.o.Team.Run((x.Columns+c.current.width-1)/c.current.width, s.downJob)
+}
 
-	hidden := x.Columns
-	width := jobWidth(blocksOf(hidden), threads)
-	return s.o.Team.Run((hidden+width-1)/width, func(i, thread int) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		from, to := i*width, min(hidden, (i+1)*width)
-		for t := range tasks {
-			c.down(set, &tasks[t], sum, hidden, from, to, thread)
-		}
-		return nil
-	})
+// wave is what the jobs in progress share.
+type wave struct {
+	ctx   context.Context
+	tasks []task
+	x     *kernels.Activations
+	sum   []int64
+	width int // outputs of a down job
+}
+
+// computeGate is a job of the gate and up products.
+func (s *Shards) computeGate(i, thread int) error {
+	c, set := &s.scratch, s.o.Kernels
+	w, j, mine := &c.current, c.gateJobs[i], &c.threads[thread]
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	t := &w.tasks[j.task]
+	if mine.task != j.task {
+		set.Gather(&mine.gathered, w.x, t.rows)
+		mine.task = j.task
+	}
+	c.gateAndUp(set, t, j.from, j.to, thread)
+	if t.remaining.last() {
+		c.prepare(set, t)
+	}
+	return nil
+}
+
+// computeDown is a job of the down products: a range of outputs of all tasks, so that no two threads add to the same sums.
+func (s *Shards) computeDown(i, thread int) error {
+	c := &s.scratch
+	w := &c.current
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	from, to := i*w.width, min(w.x.Columns, (i+1)*w.width)
+	for t := range w.tasks {
+		c.down(s.o.Kernels, &w.tasks[t], w.sum, w.x.Columns, from, to, thread)
+	}
+	return nil
 }
 
 // product gives a thread's room for products [rows, width].

@@ -15,18 +15,11 @@ import (
 func (s *Shards) bring(l *layer) (read int64, err error) {
 	c := &s.scratch
 	c.damaged = resize(c.damaged, len(c.parts))
-	err = s.o.Team.Run(len(c.parts), func(i, _ int) error {
-		id := c.parts[i]
-		a, slot := l.slot(id)
-		hit, err := a.Bring(slot)
-		c.damaged[i] = err
-		if err == nil && !hit {
-			s.locate(l, id)
-		}
-		c.hit[i] = c.hit[i] && hit && err == nil
-		return nil
-	})
-	if err != nil {
+	if s.bringJob == nil {
+		s.bringJob = s.bringPart // once: the value takes memory
+	}
+	c.layer = l
+	if err := s.o.Team.Run(len(c.parts), s.bringJob); err != nil {
 		return 0, err
 	}
 	damaged := false
@@ -45,6 +38,20 @@ func (s *Shards) bring(l *layer) (read int64, err error) {
 		err = s.rebuild(l)
 	}
 	return read, err
+}
+
+// bringPart is a job of bring.
+func (s *Shards) bringPart(i, _ int) error {
+	c := &s.scratch
+	id := c.parts[i]
+	a, slot := c.layer.slot(id)
+	hit, err := a.Bring(slot)
+	c.damaged[i] = err
+	if err == nil && !hit {
+		s.locate(c.layer, id)
+	}
+	c.hit[i] = c.hit[i] && hit && err == nil
+	return nil
 }
 
 // rebuild packs the damaged expert parts of a request again.

@@ -17,6 +17,7 @@ type scratch struct {
 	weights []float32
 
 	// by index into parts (bring)
+	layer   *layer
 	hit     []bool
 	damaged []error
 
@@ -31,6 +32,8 @@ type scratch struct {
 	terms    []uint64
 	gateJobs []gateJob
 
+	x       kernels.Activations // of the work
+	current wave
 	threads []threadScratch
 	rowErr  []rowError
 }

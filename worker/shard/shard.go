@@ -66,6 +66,8 @@ type Shards struct {
 	mu      sync.Mutex // one Compute at a time
 	retired bool
 	scratch scratch
+
+	bringJob, gateJob, downJob func(i, thread int) error // bringPart, computeGate and computeDown
 }
 
 // layer is one layer's shard.

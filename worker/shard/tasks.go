@@ -84,17 +84,18 @@ func (c *scratch) cut(limit int) {
 	}
 }
 
-// wave gives the number of leading tasks whose intermediates fit into limit bytes, at least one, and gives each its expert and
-// its room in the scratch.
-func (c *scratch) wave(tasks []task, limit int, expert func(id uint32) (kernels.Expert, error)) (n int, err error) {
+// cutWave gives the number of leading tasks whose intermediates fit into the limit, at least one, and gives each its expert and its
+// room in the scratch.
+func (s *Shards) cutWave(l *layer, tasks []task) (n int, err error) {
+	c := &s.scratch
 	values, codes, scales, arranged, terms := 0, 0, 0, 0, 0
 	for n < len(tasks) {
 		t := &tasks[n]
-		if t.expert, err = expert(t.id); err != nil {
+		if t.expert, err = s.expert(l, t.id); err != nil {
 			return 0, err
 		}
 		columns := t.expert.Gate.Outputs
-		if n > 0 && (values+len(t.rows)*columns)*4 > limit {
+		if n > 0 && (values+len(t.rows)*columns)*4 > s.limits.waveBytes {
 			break
 		}
 		values += len(t.rows) * columns
