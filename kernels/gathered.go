@@ -20,15 +20,15 @@ func GatheredSize(rows, columns int) (codes, terms int) {
 	return rows * groups * GroupColumns, rows * groups
 }
 
-// Gather chooses rows of a.
-func (s *Set) Gather(g *Gathered, a *Activations, rows []int32) {
+// Gather chooses rows of a, for products with matrices of a format.
+func (s *Set) Gather(g *Gathered, f Format, a *Activations, rows []int32) {
 	for _, r := range rows {
 		if r < 0 || int(r) >= a.Rows {
 			panicf("row %d of %d", r, a.Rows)
 		}
 	}
 	g.activations, g.rows, g.tiles = a, rows, 0
-	if a.Quantized && s.operations.gatherQ8 != nil {
+	if f == Q8 && a.Quantized && s.operations.gatherQ8 != nil {
 		s.operations.gatherQ8(g)
 	}
 }
@@ -38,7 +38,7 @@ func (s *Set) MultiplyGathered(dst []float32, stride int, m Matrix, g *Gathered,
 	if len(g.rows) == 0 || from >= to {
 		return
 	}
-	if m.Format != Q8 || g.tiles == 0 {
+	if g.tiles == 0 || m.Format != Q8 {
 		s.Multiply(dst, stride, m, g.activations, g.rows, from, to)
 		return
 	}

@@ -124,7 +124,7 @@ func (s *Shards) computeGate(i, thread int) error {
 	}
 	t := &w.tasks[j.task]
 	if mine.task != j.task {
-		set.Gather(&mine.gathered, w.x, t.rows)
+		set.Gather(&mine.gathered, t.expert.Gate.Format, w.x, t.rows)
 		mine.task = j.task
 	}
 	c.gateAndUp(set, t, j.from, j.to, thread)
@@ -176,7 +176,7 @@ func (c *scratch) prepare(set *kernels.Set, t *task) {
 			c.rowErr[row].set(transport.RowNotFinite)
 		}
 	}
-	set.Gather(&t.gathered, &t.intermediate, t.identity)
+	set.Gather(&t.gathered, t.expert.Down.Format, &t.intermediate, t.identity)
 }
 
 // down adds a task's contributions to columns [from, to) of the sums.
