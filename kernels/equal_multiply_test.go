@@ -50,7 +50,7 @@ func (p product) compute(t testing.TB, s *Set) []float32 {
 		return dst
 	}
 	var g Gathered
-	s.Gather(&g, a, rows)
+	s.Gather(&g, p.Format, a, rows)
 	s.MultiplyGathered(dst[margin:], stride, m, &g, p.From, p.To)
 	return dst
 }
