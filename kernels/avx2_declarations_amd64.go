@@ -165,16 +165,80 @@ func normalizeAVX2(dst *float32, x *float32, weight *float32, n int, factor floa
 //go:noescape
 func rotateAVX2(first *float32, second *float32, cos *float32, sin *float32, n int)
 
-// scoresAVX2 stores scale·(q·key) for n ≥ 1 keys [n, headDim].
+// kvProductF32Rows1AVX2 stores the products of rows (1), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
 //
 //go:noescape
-func scoresAVX2(dst *float32, q *float32, keys *float32, n int, headDim int, scale float32)
+func kvProductF32Rows1AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
 
-// weightedSumAVX2 adds the sum of p·value over n ≥ 1 rows of values, stride bytes apart, to out [dims]; dims is a positive
-// multiple of 8.
+// kvProductF32Rows2AVX2 stores the products of rows (2), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
 //
 //go:noescape
-func weightedSumAVX2(out *float32, p *float32, values *float32, n int, dims int, stride int)
+func kvProductF32Rows2AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductF32Rows4AVX2 stores the products of rows (4), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductF32Rows4AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductBF16Rows1AVX2 stores the products of rows (1), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductBF16Rows1AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductBF16Rows2AVX2 stores the products of rows (2), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductBF16Rows2AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductBF16Rows4AVX2 stores the products of rows (4), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductBF16Rows4AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductInt8Rows1AVX2 stores the products of rows (1), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductInt8Rows1AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductInt8Rows2AVX2 stores the products of rows (2), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductInt8Rows2AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductInt8Rows4AVX2 stores the products of rows (4), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductInt8Rows4AVX2(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvSoftmaxAVX2 makes weights of rows ≥ 1 of 64 products each: score = p·scale, the largest, Exp(score - largest) and its sum in 16
+// lanes, of the keys [from, to) (others give 0). If keyScales and valueScales are not nil, products are multiplied by the former first,
+// and weights by the latter last.
+//
+//go:noescape
+func kvSoftmaxAVX2(p *float32, from *int32, to *int32, most *float32, sum *float32, rows int, scale float32, keyScales *float32, valueScales *float32)
+
+// mergeFactorsAVX2 folds the maxima and sums of eight later results into eight earlier ones and stores the factors of their outputs.
+//
+//go:noescape
+func mergeFactorsAVX2(most *float32, sum *float32, laterMost *float32, laterSum *float32, factor *float32, laterFactor *float32)
 
 // scaleAVX2 is x·factor in place; n is a positive multiple of 8.
 //

@@ -497,15 +497,96 @@ func siluMultiplyAVX512(dst *float32, gate *float32, up *float32, n int)
 //go:noescape
 func expMinusAVX512(x *float32, n int, shift float32)
 
-// scoresAVX512 stores scale·(q·key) for n ≥ 1 keys [n, headDim].
+// kvProductF32Rows1AVX512 stores the products of rows (1), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
 //
 //go:noescape
-func scoresAVX512(dst *float32, q *float32, keys *float32, n int, headDim int, scale float32)
+func kvProductF32Rows1AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
 
-// weightedSumAVX512 adds the sum of p·value over n ≥ 1 rows of values, stride bytes apart, to out [dims], dims ≥ 1.
+// kvProductF32Rows2AVX512 stores the products of rows (2), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
 //
 //go:noescape
-func weightedSumAVX512(out *float32, p *float32, values *float32, n int, dims int, stride int)
+func kvProductF32Rows2AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductF32Rows4AVX512 stores the products of rows (4), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductF32Rows4AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductF32Rows8AVX512 stores the products of rows (8), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductF32Rows8AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductBF16Rows1AVX512 stores the products of rows (1), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductBF16Rows1AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductBF16Rows2AVX512 stores the products of rows (2), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductBF16Rows2AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductBF16Rows4AVX512 stores the products of rows (4), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductBF16Rows4AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductBF16Rows8AVX512 stores the products of rows (8), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductBF16Rows8AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductInt8Rows1AVX512 stores the products of rows (1), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductInt8Rows1AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductInt8Rows2AVX512 stores the products of rows (2), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductInt8Rows2AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductInt8Rows4AVX512 stores the products of rows (4), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductInt8Rows4AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvProductInt8Rows8AVX512 stores the products of rows (8), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for
+// each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that
+// are ahead bytes behind those read are prefetched.
+//
+//go:noescape
+func kvProductInt8Rows8AVX512(dst *float32, stride int, x **float32, columns int, tiles int, weights *byte, skip int, ahead int)
+
+// kvSoftmaxAVX512 makes weights of rows ≥ 1 of 64 products each: score = p·scale, the largest, Exp(score - largest) and its sum in 16
+// lanes, of the keys whose bits are set (others give 0). If keyScales and valueScales are not nil, products are multiplied by the
+// former first, and weights by the latter last.
+//
+//go:noescape
+func kvSoftmaxAVX512(p *float32, masks *uint64, most *float32, sum *float32, rows int, scale float32, keyScales *float32, valueScales *float32)
 
 // accumulateAVX512 adds round-half-even(weight·y) to sum, eight at a time; n is a positive multiple of 8. It stops before eight
 // of which one reaches 2^51 or is a NaN, and gives the number done.

@@ -16,7 +16,8 @@
 //   - Float products. For each output: total = 0; for each panel of 256 columns in ascending order, acc = 0, then
 //     acc = FMA(x, w, acc) for each column of the panel in ascending order, then total = total + acc.
 //   - fp8 products. The same, without a scale, in each group of 128 columns; then total = FMA(acc, scale, total).
-//   - Sums over a vector (RMSNorm, q·k): 16 lanes, the vector padded with zeros to a multiple of 16; lane j takes the
+//   - Attention: see Set.AttendBlock and Set.MergeAttention.
+//   - Sums over a vector (RMSNorm): 16 lanes, the vector padded with zeros to a multiple of 16; lane j takes the
 //     elements ≡ j mod 16 in ascending order, lane = FMA(a, b, lane); lanes are added by halves: j and j+8, j and j+4,
 //     j and j+2, j and j+1.
 //   - Exp is one polynomial, the same operations in each implementation (see Exp).

@@ -23,11 +23,13 @@ func addInts[T int8 | uint8 | uint16 | int64](r *results, x []T) {
 	}
 }
 
-// vectorOperations are the methods of Set on vectors of about n elements.
-var vectorOperations = []struct {
+type vectorOperation struct {
 	name string
 	run  func(s *Set, in *inputs, n int, r *results)
-}{
+}
+
+// vectorOperations are the methods of Set on vectors of about n elements.
+var vectorOperations = []vectorOperation{
 	{"Prepare quantized", func(s *Set, in *inputs, n int, r *results) {
 		a := &Activations{Rows: 1, Columns: n, Quantized: true, Codes: buffer[int8](in, PaddedColumns(n)), Scales: buffer[float32](in, Groups(n))}
 		if err := s.Prepare(a, 0, in.floats(n)); err != nil {
@@ -95,19 +97,6 @@ var vectorOperations = []struct {
 		heads := in.floats(2 * half * (n%3 + 1))
 		s.Rotate(heads, 2*half, in.floats(half), in.floats(half))
 		r.add(heads...)
-	}},
-	{"AttendBlock", func(s *Set, in *inputs, n int, r *results) {
-		keys, dim, valueDim := n%67+1, n%150+1, n%170+1
-		out := buffer[float32](in, valueDim)
-		highest, sum := s.AttendBlock(out, in.floats(dim), in.floats(keys*dim), in.floats(keys*valueDim), keys, 0.125)
-		r.add(highest, sum)
-		r.add(out...)
-	}},
-	{"MergeBlock", func(s *Set, in *inputs, n int, r *results) {
-		out := in.floats(n)
-		highest, sum := s.MergeBlock(out, in.float(), in.float(), in.floats(n), in.float(), in.float())
-		r.add(highest, sum)
-		r.add(out...)
 	}},
 	{"Scale", func(s *Set, in *inputs, n int, r *results) {
 		x := in.floats(n)

@@ -18,6 +18,7 @@ var generic = Set{
 		rmsNorm:              rmsNormGeneric,
 		rotate:               rotateGeneric,
 		attendBlock:          attendBlockGeneric,
+		mergeFactors:         mergeFactorsGeneric,
 		expMinus:             expMinusGeneric,
 		merge:                mergeGeneric,
 		scale:                scaleGeneric,

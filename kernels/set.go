@@ -30,8 +30,10 @@ type operations struct {
 	siluMultiply func(dst, gate, up []float32)
 	rmsNorm      func(dst, x, weight []float32, epsilon float32)
 	rotate       func(head, cos, sin []float32) // one head
-	// attendBlock: see Set.AttendBlock.
-	attendBlock func(out, q, keys, values []float32, n int, scale float32) (max, sum float32)
+	// attendBlock computes t.block; see Set.AttendBlock.
+	attendBlock func(t *AttentionTile, b KVBlock, scale float32, next KVBlock)
+	// mergeFactors folds the maxima and sums and fills earlier's factors; see Set.MergeAttention.
+	mergeFactors func(earlier, later *AttentionState)
 	// expMinus replaces each x by Exp(x-shift).
 	expMinus func(x []float32, shift float32)
 	// merge stores FMA(y, b, x·a) into x.
@@ -120,32 +122,6 @@ func (s *Set) Rotate(x []float32, headDim int, cos, sin []float32) {
 	for ; len(x) > 0; x = x[headDim:] {
 		s.operations.rotate(x[:headDim], cos, sin)
 	}
-}
-
-// AttendBlock computes one query head q [headDim] against keys [n, headDim] and values [n, len(out)] of one block:
-// scores = scale·(q·k) with the dot in 16 lanes, max, p = Exp(score-max), sum of p in ascending order, out[d] = Σ p·v
-// ascending, one FMA each. n ≥ 1. No memory is allocated for n ≤ 256.
-func (s *Set) AttendBlock(out, q, keys, values []float32, n int, scale float32) (max, sum float32) {
-	if n < 1 {
-		panicf("an attention block of %d keys", n)
-	}
-	mustEqual("length of keys", len(keys), n*len(q))
-	mustEqual("length of values", len(values), n*len(out))
-	return s.operations.attendBlock(out, q, keys, values, n, scale)
-}
-
-// MergeBlock folds a later block (max2, sum2, out2) into the running (max, sum, out): with m the larger maximum,
-// a = Exp(max-m), b = Exp(max2-m): out = FMA(out2, b, out·a), and the sum likewise. A running block of (-Inf, 0, zeros) is
-// neutral as long as max2 is finite. The caller divides by the last sum.
-func (s *Set) MergeBlock(out []float32, max, sum float32, out2 []float32, max2, sum2 float32) (float32, float32) {
-	mustEqual("length of the later block", len(out2), len(out))
-	m := max
-	if max2 > m {
-		m = max2
-	}
-	a, b := Exp(max-m), Exp(max2-m)
-	s.operations.merge(out, a, out2, b)
-	return m, FMA(sum2, b, float32(sum*a))
 }
 
 // Scale multiplies x by factor in place.

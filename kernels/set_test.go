@@ -16,54 +16,6 @@ func everyImplementation(t *testing.T, test func(t *testing.T, s *Set)) {
 }
 
 // The bits of a row's product don't depend on the other rows of the call, nor on how outputs are split.
-// attention in float64, all keys at once.
-func slowAttention(q, keys, values []float32, n, valueDim int, scale float64) []float64 {
-	scores := make([]float64, n)
-	highest, total := math.Inf(-1), 0.0
-	for i := range scores {
-		for d, v := range q {
-			scores[i] += float64(v) * float64(keys[i*len(q)+d]) * scale
-		}
-		highest = max(highest, scores[i])
-	}
-	out := make([]float64, valueDim)
-	for i, score := range scores {
-		p := math.Exp(score - highest)
-		total += p
-		for d := range out {
-			out[d] += p * float64(values[i*valueDim+d])
-		}
-	}
-	for d := range out {
-		out[d] /= total
-	}
-	return out
-}
-
-func TestAttentionInBlocks(t *testing.T) {
-	everyImplementation(t, func(t *testing.T, s *Set) {
-		for _, dims := range [][2]int{{64, 64}, {128, 128}, {24, 40}, {5, 3}, {192, 128}} {
-			const n, block = 300, 64
-			in := newInputs(t, uint64(dims[0]), ordinary)
-			q, keys, values := in.floats(dims[0]), in.floats(n*dims[0]), in.floats(n*dims[1])
-			scale := float32(1 / math.Sqrt(float64(dims[0])))
-			out, later := make([]float32, dims[1]), make([]float32, dims[1])
-			highest, sum := float32(math.Inf(-1)), float32(0)
-			for from := 0; from < n; from += block {
-				to := min(from+block, n)
-				m, p := s.AttendBlock(later, q, keys[from*dims[0]:to*dims[0]], values[from*dims[1]:to*dims[1]], to-from, scale)
-				highest, sum = s.MergeBlock(out, highest, sum, later, m, p)
-			}
-			s.Divide(out, sum)
-			for d, want := range slowAttention(q, keys, values, n, dims[1], float64(scale)) {
-				if math.Abs(float64(out[d])-want) > 2e-6 {
-					t.Errorf("%v: out[%d] = %v, want %v", dims, d, out[d], want)
-				}
-			}
-		}
-	})
-}
-
 func TestRMSNormAndSoftmax(t *testing.T) {
 	everyImplementation(t, func(t *testing.T, s *Set) {
 		for _, n := range []int{1, 15, 16, 17, 100, 2048} {
@@ -184,6 +136,8 @@ func TestWrongLengthsPanic(t *testing.T) {
 	t.Parallel()
 	f := func(n int) []float32 { return make([]float32, n) }
 	m := Matrix{F32, 40, 8, make([]byte, MatrixBytes(F32, 40, 8))}
+	in := newInputs(t, 1, ordinary)
+	block := in.kvBlock(&generic, KVBF16, 8, 8)
 	a := &Activations{}
 	a.Reset(false, 2, 8)
 	quantized := &Activations{}
@@ -203,15 +157,29 @@ func TestWrongLengthsPanic(t *testing.T) {
 		"RMSNorm":                 func(s *Set) { s.RMSNorm(f(8), f(7), f(8), 0) },
 		"Rotate":                  func(s *Set) { s.Rotate(f(12), 8, f(4), f(4)) },
 		"Rotate table":            func(s *Set) { s.Rotate(f(16), 8, f(4), f(3)) },
-		"AttendBlock":             func(s *Set) { s.AttendBlock(f(8), f(8), f(15), f(16), 2, 1) },
-		"AttendBlock no keys":     func(s *Set) { s.AttendBlock(f(8), f(8), nil, nil, 0, 1) },
-		"MergeBlock":              func(s *Set) { s.MergeBlock(f(8), 0, 0, f(7), 0, 0) },
-		"Add":                     func(s *Set) { s.Add(f(8), f(9)) },
-		"AddScaled":               func(s *Set) { s.AddScaled(f(8), f(9), 1) },
-		"ToBF16":                  func(s *Set) { s.ToBF16(make([]uint16, 8), f(9)) },
-		"FromBF16":                func(s *Set) { s.FromBF16(f(9), make([]uint16, 8)) },
-		"Accumulate":              func(s *Set) { _ = s.Accumulate(make([]int64, 9), f(8), 1) },
-		"FromFixed":               func(s *Set) { s.FromFixed(f(8), make([]int64, 9)) },
+		"StoreKV":                 func(s *Set) { s.StoreKV(block, 64, f(8), f(8)) },
+		"StoreKV value":           func(s *Set) { s.StoreKV(block, 0, f(8), f(9)) },
+		"AttendBlock head":        func(s *Set) { s.AttendBlock(in.attentionTile(1, 9, 8), block, 1) },
+		"AttendBlock data":        func(s *Set) { s.AttendBlock(in.attentionTile(1, 8, 8), KVBlock{KVF32, 8, 8, block.Data}, 1) },
+		"AttendBlock no rows":     func(s *Set) { s.AttendBlock(in.attentionTile(0, 8, 8), block, 1) },
+		"AttendBlock no keys": func(s *Set) {
+			tile := in.attentionTile(3, 8, 8)
+			tile.From[2] = tile.To[2]
+			s.AttendBlock(tile, block, 1)
+		},
+		"AttendBlock query": func(s *Set) {
+			tile := in.attentionTile(3, 8, 8)
+			tile.Q[1] = f(7)
+			s.AttendBlock(tile, block, 1)
+		},
+		"MergeAttention":      func(s *Set) { s.MergeAttention(in.attentionState(2, 8), in.attentionState(2, 7), 2) },
+		"MergeAttention rows": func(s *Set) { s.MergeAttention(in.attentionState(2, 8), in.attentionState(2, 8), 9) },
+		"Add":                 func(s *Set) { s.Add(f(8), f(9)) },
+		"AddScaled":           func(s *Set) { s.AddScaled(f(8), f(9), 1) },
+		"ToBF16":              func(s *Set) { s.ToBF16(make([]uint16, 8), f(9)) },
+		"FromBF16":            func(s *Set) { s.FromBF16(f(9), make([]uint16, 8)) },
+		"Accumulate":          func(s *Set) { _ = s.Accumulate(make([]int64, 9), f(8), 1) },
+		"FromFixed":           func(s *Set) { s.FromFixed(f(8), make([]int64, 9)) },
 	} {
 		for _, available := range Available() {
 			s, _ := Select(available)
@@ -233,6 +201,7 @@ func TestNothingAllocates(t *testing.T) {
 		x, y, z, bits, sum := in.floats(300), in.floats(300), in.floats(300), make([]uint16, 300), make([]int64, 300)
 		a, q := in.activations(false, 5, 100), in.activations(true, 5, 100)
 		dst, rows := make([]float32, 5*70), []int32{0, 1, 2, 3, 4}
+		tile, block := in.attentionTile(7, 40, 50), in.kvBlock(s, KVInt8, 40, 50)
 		matrices := map[Format]Matrix{}
 		for _, f := range Formats() {
 			matrices[f] = in.matrix(f, 70, 100)
@@ -249,8 +218,8 @@ func TestNothingAllocates(t *testing.T) {
 			"SiLUMultiply":      func() { s.SiLUMultiply(x, x, y) },
 			"RMSNorm":           func() { s.RMSNorm(x, x, y, 1e-6) },
 			"Rotate":            func() { s.Rotate(x, 100, y[:50], z[:50]) },
-			"AttendBlock":       func() { s.AttendBlock(x[:30], x[30:40], y[:50], z[:150], 5, 1) },
-			"MergeBlock":        func() { s.MergeBlock(x, 0, 1, y, 1, 1) },
+			"StoreKV":           func() { s.StoreKV(block, 5, x[:40], y[:50]) },
+			"AttendBlock":       func() { s.AttendBlock(tile, block, 1) },
 			"Softmax":           func() { s.Softmax(x) },
 			"Scale":             func() { s.Scale(x, 1) },
 			"Divide":            func() { s.Divide(x, 2) },
@@ -287,8 +256,8 @@ func TestKernelsCanBeStopped(t *testing.T) {
 		calls["SiLUMultiply"] = func() { s.SiLUMultiply(x, y, z) }
 		calls["RMSNorm"] = func() { s.RMSNorm(x, y, z, 1) }
 		calls["Rotate"] = func() { s.Rotate(x, columns, y[:columns/2], z[:columns/2]) }
-		calls["AttendBlock"] = func() { s.AttendBlock(x[:100], y[:100], y, z, columns/100, 0.1) }
-		calls["MergeBlock"] = func() { s.MergeBlock(x, 0, 1, y, 1, 1) }
+		tile, block := in.attentionTile(AttentionRows, 500, 500), in.kvBlock(s, KVBF16, 500, 500)
+		calls["AttendBlock"] = func() { s.AttendBlock(tile, block, 0.1) }
 		calls["Softmax"] = func() { s.Softmax(x) }
 		calls["AddScaled"] = func() { s.AddScaled(x, y, 0.5) }
 		calls["Accumulate"] = func() { clear(sum); _ = s.Accumulate(sum, y, 1) }

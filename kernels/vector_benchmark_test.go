@@ -10,13 +10,12 @@ import (
 // BenchmarkVector runs the functions on vectors of a layer's size; the best call is what counts on a machine that is shared.
 func BenchmarkVector(b *testing.B) {
 	in := newInputs(b, 2, ordinary)
-	x, y, z := in.floats(64*128), in.floats(64*128), in.floats(64*128)
+	x, y := in.floats(2048), in.floats(2048)
 	out, sum := make([]float32, 2048), make([]int64, 2048)
 	for _, c := range []struct {
 		name string
 		call func(s *Set)
 	}{
-		{"AttendBlock/keys=64/headDim=128", func(s *Set) { s.AttendBlock(out[:128], x[:128], y, z, 64, 0.1) }},
 		{"SiLUMultiply/n=768", func(s *Set) { s.SiLUMultiply(out[:768], x[:768], y[:768]) }},
 		{"Softmax/n=2048", func(s *Set) { copy(out, x); s.Softmax(out) }},
 		{"Accumulate/n=2048", func(s *Set) { clear(sum); _ = s.Accumulate(sum, x[:2048], 0.5) }},

@@ -85,7 +85,7 @@ type coordinatorFlags struct {
 // registerSizes registers the flags that decide how much memory a model takes.
 func (f *coordinatorFlags) registerSizes(flags *pflag.FlagSet) {
 	flags.StringVar(&f.denseFormat, "dense-format", "", "weight format of attention, shared and dense FFN and LM head (default: --format, but q8 when experts have 4 bits)")
-	flags.StringVar(&f.kvFormat, "kv-format", "", "format of the KV cache: f32 or bf16 (default: f32 with f32 weights, else bf16)")
+	flags.StringVar(&f.kvFormat, "kv-format", "", "format of the KV cache: f32, bf16 or int8, half of bf16 (default: f32 with f32 weights, else bf16)")
 	flags.IntVar(&f.context, "context", 0, "most positions of a sequence (default: the model's, at most 8192)")
 }
 
@@ -122,17 +122,17 @@ func (f *coordinatorFlags) formats(experts kernels.Format) (kernels.Format, atte
 			return 0, "", usageError{fmt.Errorf("--dense-format: %w", err)}
 		}
 	}
-	switch kv := attention.Format(f.kvFormat); kv {
-	case "":
+	if f.kvFormat == "" {
 		if dense == kernels.F32 && experts == kernels.F32 {
 			return dense, attention.F32, nil
 		}
 		return dense, attention.BF16, nil
-	case attention.F32, attention.BF16:
-		return dense, kv, nil
-	default:
-		return 0, "", usageError{fmt.Errorf("--kv-format is %q, valid are f32 and bf16", f.kvFormat)}
 	}
+	kv, err := attention.ParseFormat(f.kvFormat)
+	if err != nil {
+		return 0, "", usageError{fmt.Errorf("--kv-format: %w", err)}
+	}
+	return dense, kv, nil
 }
 
 // arenaFlags say where packed experts are kept.

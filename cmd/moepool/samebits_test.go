@@ -11,6 +11,7 @@ import (
 
 	"github.com/moepool/moepool/checkpoint/synth"
 	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/kernels"
@@ -76,7 +77,7 @@ func TestSameBits(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%v/parts=%d", model.name, format, parts), func(t *testing.T) {
 					t.Parallel()
 					assertNoEmptyPart(t, format, 160, parts)
-					sameBits(t, server, dir, format, parts, combinations, 26)
+					sameBits(t, server, dir, format, "", parts, combinations, 26)
 				})
 			}
 		}
@@ -91,18 +92,30 @@ func TestSameBitsFixtures(t *testing.T) {
 		for _, format := range matrixFormats() {
 			t.Run(fmt.Sprintf("%s/%v", name, format), func(t *testing.T) {
 				t.Parallel()
-				sameBits(t, server, tiny(name), format, 1, pairwise(clusterAxes), 33)
+				sameBits(t, server, tiny(name), format, "", 1, pairwise(clusterAxes), 33)
 			})
 		}
 	}
 }
 
-func sameBits(t *testing.T, server *transport.Server, dir string, format kernels.Format, parts int, combinations []map[string]string, length int) {
+// TestSameBitsKVInt8 does the same with keys and values in int8, over more than one block of keys.
+func TestSameBitsKVInt8(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	for _, name := range []string{"qwen3_moe", "mixtral_swa"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sameBits(t, server, tiny(name), kernels.Q8, attention.Int8, 1, pairwise(clusterAxes), 70)
+		})
+	}
+}
+
+func sameBits(t *testing.T, server *transport.Server, dir string, format kernels.Format, kv attention.Format, parts int, combinations []map[string]string, length int) {
 	arena := t.TempDir()
 	var want []float32
 	var first string
 	for _, values := range combinations {
-		s := setup{model: dir, format: format, parts: parts, kernels: values["kernels"], lane: values["lane"], server: server}
+		s := setup{model: dir, format: format, kv: kv, parts: parts, kernels: values["kernels"], lane: values["lane"], server: server}
 		fmt.Sscan(values["workers"], &s.workers)
 		fmt.Sscan(values["threads"], &s.threads)
 		if values["memory"] == "arena" {

@@ -1,21 +1,38 @@
 // Package attention owns the KV cache and grouped-query attention over it, in blocks of a fixed size aligned to absolute
 // positions (DESIGN §2), so that chunks, threads and neighbours don't change a bit. It must not know of weights, experts or
 // tokens.
+//
+// A query's blocks of BlockKeys keys are folded in ascending order within segments of segmentBlocks blocks, and the segments' results in
+// ascending order: so segments can be computed at once. Both begin with the neutral state (-Inf, 0, zeros).
 package attention
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"sync/atomic"
 
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 )
 
 // BlockKeys is the number of keys of one block.
-const BlockKeys = 64
+const BlockKeys = kernels.KVBlockKeys
 
-// tileRows is the most rows of one job: they share the conversion of a block from the cache's format.
-const tileRows = 16
+const (
+	// segmentBlocks is the number of blocks of a segment, aligned to absolute positions.
+	segmentBlocks = 4
+	segmentKeys   = segmentBlocks * BlockKeys
+
+	// tileQueries is about how many queries (rows times heads) of one key/value head a job computes: they share a block while it is in
+	// the first cache. mostTileRows keeps jobs even where groups are small.
+	tileQueries  = 128
+	mostTileRows = 32
+
+	// jobsPerThread is for how many jobs a thread tiles are split into segments: enough that a slow thread leaves some to the others.
+	jobsPerThread = 4
+)
 
 // Row is one query position: its heads in Q [heads·headDim] see the cache's keys (Position-window, Position]. The result is
 // stored into Out [heads·headDim].
@@ -28,23 +45,35 @@ type Row struct {
 // Attention computes grouped-query attention: query head h uses the keys and values of head h·kvHeads/heads. It is used by one
 // goroutine at a time.
 type Attention struct {
-	set     *kernels.Set
-	team    *team.Team
-	shape   Shape
-	heads   int
-	scale   float32
-	tiles   []tile
-	threads []scratch
+	set          *kernels.Set
+	team         *team.Team
+	shape        Shape
+	heads, group int // query heads: all, and those of one key/value head
+	tileRows     int
+	scale        float32
+
+	tiles    []tile
+	jobs     []job
+	splits   []split
+	partials []partial // of all segments of split tiles
+	threads  []scratch
+
+	// Of the run in progress.
+	layer, window int
+	rows          []Row
+	work          func(i, thread int) error
 }
 
-// tile is a run of rows [from, to) of one cache.
-type tile struct{ from, to int }
+// tile is a run of rows [from, to) of one cache, which see keys of the segments [first, last).
+type tile struct{ from, to, first, last int }
 
-// scratch is what one thread needs.
-type scratch struct {
-	keys, values []float32 // one block, for formats that are converted
-	out          []float32 // one head of one block
-	max, sum     []float32 // the running state of each row and head of a tile
+// job is one key/value head of a tile: all segments, or one of them if split ≥ 0.
+type job struct{ tile, head, segment, split int }
+
+// split is one key/value head of a tile whose segments are jobs of their own; the last one to end folds their results.
+type split struct {
+	partials int // the first one
+	open     atomic.Int32
 }
 
 // New gives attention of a number of query heads, a multiple of shape.KVHeads, over caches of a shape. Scores are scaled by
@@ -56,19 +85,16 @@ func New(set *kernels.Set, t *team.Team, shape Shape, heads int) (*Attention, er
 	if heads < 1 || heads%shape.KVHeads != 0 {
 		return nil, fmt.Errorf("attention: %d query heads don't divide among %d key/value heads", heads, shape.KVHeads)
 	}
+	group := heads / shape.KVHeads
 	a := &Attention{
-		set: set, team: t, shape: shape, heads: heads,
-		scale:   float32(1 / math.Sqrt(float64(shape.HeadDim))),
-		threads: make([]scratch, t.Threads()),
+		set: set, team: t, shape: shape, heads: heads, group: group,
+		tileRows: min(max(tileQueries/group, 1), mostTileRows),
+		scale:    float32(1 / math.Sqrt(float64(shape.HeadDim))),
+		threads:  make([]scratch, t.Threads()),
 	}
-	states := tileRows * heads / shape.KVHeads
+	a.work = a.runJob
 	for i := range a.threads {
-		s := &a.threads[i]
-		if shape.Format != F32 {
-			s.keys, s.values = make([]float32, BlockKeys*shape.HeadDim), make([]float32, BlockKeys*shape.HeadDim)
-		}
-		s.out = make([]float32, shape.HeadDim)
-		s.max, s.sum = make([]float32, states), make([]float32, states)
+		a.threads[i].init(shape.HeadDim, a.tileRows*group)
 	}
 	return a, nil
 }
@@ -76,20 +102,11 @@ func New(set *kernels.Set, t *team.Team, shape Shape, heads int) (*Attention, er
 // Run computes one layer's attention of rows, whose keys and values are stored already. Rows of one cache that follow each other
 // share work. window is the number of positions that a query sees, its own included; 0 is all.
 func (a *Attention) Run(layer, window int, rows []Row) error {
-	a.tiles = a.tiles[:0]
-	for from := 0; from < len(rows); {
-		to := from + 1
-		for to < len(rows) && to-from < tileRows && rows[to].Cache == rows[from].Cache {
-			to++
-		}
-		a.tiles = append(a.tiles, tile{from, to})
-		from = to
-	}
-	return a.team.Run(len(a.tiles)*a.shape.KVHeads, func(i, thread int) error {
-		t := a.tiles[i/a.shape.KVHeads]
-		a.tile(&a.threads[thread], layer, window, rows[t.from:t.to], i%a.shape.KVHeads)
-		return nil
-	})
+	a.layer, a.window, a.rows = layer, window, rows
+	a.plan()
+	err := a.team.Run(len(a.jobs), a.work)
+	a.rows = nil
+	return err
 }
 
 // visible is the range of positions that a query sees. It depends on nothing but the query's position.
@@ -100,42 +117,126 @@ func visible(position, window int) (from, to int) {
 	return from, position + 1
 }
 
-// tile computes the query heads of one key/value head for rows of one cache. For each row the operations are the same
-// whatever rows share its tile: its blocks in ascending order, each cut to the keys that it sees.
-func (a *Attention) tile(s *scratch, layer, window int, rows []Row, kvHead int) {
-	dim, group := a.shape.HeadDim, a.heads/a.shape.KVHeads
-	first, last := visible(rows[0].Position, window)
-	for _, r := range rows[1:] {
-		from, to := visible(r.Position, window)
-		first, last = min(first, from), max(last, to)
+// plan cuts the rows into tiles and these into jobs, the longest first.
+func (a *Attention) plan() {
+	a.tiles, a.jobs = a.tiles[:0], a.jobs[:0]
+	for from := 0; from < len(a.rows); {
+		first, last := visible(a.rows[from].Position, a.window)
+		to := from + 1
+		for to < len(a.rows) && to-from < a.tileRows && a.rows[to].Cache == a.rows[from].Cache {
+			begin, end := visible(a.rows[to].Position, a.window)
+			first, last = min(first, begin), max(last, end)
+			to++
+		}
+		a.tiles = append(a.tiles, tile{from, to, first / segmentKeys, (last + segmentKeys - 1) / segmentKeys})
+		from = to
 	}
-	for block := first / BlockKeys; block*BlockKeys < last; block++ {
+	slices.SortFunc(a.tiles, func(x, y tile) int { return cmp.Compare(y.cost(), x.cost()) })
+
+	wanted := 0 // jobs, below which tiles are split
+	if threads := a.team.Threads(); threads > 1 {
+		wanted = threads * jobsPerThread
+	}
+	splits, states := 0, 0
+	if len(a.tiles)*a.shape.KVHeads < wanted {
+		for _, t := range a.tiles {
+			if segments := t.last - t.first; segments > 1 {
+				splits += a.shape.KVHeads
+				states += a.shape.KVHeads * segments
+			}
+		}
+	}
+	a.reserve(splits, states)
+	splits, states = 0, 0
+	for i, t := range a.tiles {
+		for head := range a.shape.KVHeads {
+			segments := t.last - t.first
+			if len(a.splits) == 0 || segments == 1 {
+				a.jobs = append(a.jobs, job{i, head, 0, -1})
+				continue
+			}
+			a.splits[splits].partials = states
+			a.splits[splits].open.Store(int32(segments))
+			for s := range segments {
+				a.jobs = append(a.jobs, job{i, head, t.first + s, splits})
+			}
+			splits++
+			states += segments
+		}
+	}
+}
+
+func (t tile) cost() int { return (t.to - t.from) * (t.last - t.first) }
+
+// reserve makes room for some splits and the results of their segments.
+func (a *Attention) reserve(splits, states int) {
+	if cap(a.splits) < splits {
+		a.splits = make([]split, splits)
+	}
+	a.splits = a.splits[:splits]
+	if queries := a.tileRows * a.group; states > len(a.partials) {
+		a.partials = make([]partial, states)
+		for i := range a.partials {
+			a.partials[i].init(a.shape.HeadDim, queries)
+		}
+	}
+}
+
+// runJob computes a job on a thread of the team.
+func (a *Attention) runJob(i, thread int) error {
+	j, s := a.jobs[i], &a.threads[thread]
+	t := a.tiles[j.tile]
+	rows := a.rows[t.from:t.to]
+	if j.split < 0 {
+		s.begin(a, rows, j.head)
+		for segment := t.first; segment < t.last; segment++ {
+			a.segment(s, &s.segment, rows, j.head, segment, t.last)
+			s.fold(a, &s.segment)
+		}
+		s.finish(a)
+		return nil
+	}
+	sp := &a.splits[j.split]
+	partials := a.partials[sp.partials : sp.partials+t.last-t.first]
+	s.begin(a, rows, j.head)
+	a.segment(s, &partials[j.segment-t.first], rows, j.head, j.segment, j.segment+1)
+	if sp.open.Add(-1) == 0 {
+		for i := range partials {
+			s.fold(a, &partials[i])
+		}
+		s.finish(a)
+	}
+	return nil
+}
+
+// segment computes what the queries see of one segment. Blocks up to that of the segment end are asked for early.
+func (a *Attention) segment(s *scratch, p *partial, rows []Row, head, segment, end int) {
+	p.reset(len(s.q))
+	cache := rows[0].Cache
+	for block := segment * segmentBlocks; block < (segment+1)*segmentBlocks && block < len(cache.blocks); block++ {
 		start := block * BlockKeys
-		keys, values := rows[0].Cache.read(a.set, s, layer, kvHead, block, max(first-start, 0), min(last-start, BlockKeys))
+		b := cache.head(a.layer, head, block)
+		next := b
+		if block+1 < end*segmentBlocks && block+1 < len(cache.blocks) {
+			next = cache.head(a.layer, head, block+1)
+		}
+		t := s.tile
+		t.Rows = 0
 		for i, r := range rows {
-			from, to := visible(r.Position, window)
-			begins := from >= start // this is the row's first block
+			from, to := visible(r.Position, a.window)
 			from, to = max(from-start, 0), min(to-start, BlockKeys)
 			if from >= to {
 				continue
 			}
-			k, v := keys[from*dim:to*dim], values[from*dim:to*dim]
-			for g := range group {
-				head, state := (kvHead*group+g)*dim, i*group+g
-				q, out := r.Q[head:head+dim], r.Out[head:head+dim]
-				if begins {
-					s.max[state], s.sum[state] = a.set.AttendBlock(out, q, k, v, to-from, a.scale)
-					continue
+			for q := i * a.group; q < (i+1)*a.group; q++ {
+				t.From[t.Rows], t.To[t.Rows] = int32(from), int32(to)
+				if s.take(q); t.Rows == kernels.AttentionRows {
+					s.attend(a, p, b, next)
 				}
-				most, sum := a.set.AttendBlock(s.out, q, k, v, to-from, a.scale)
-				s.max[state], s.sum[state] = a.set.MergeBlock(out, s.max[state], s.sum[state], s.out, most, sum)
 			}
 		}
-	}
-	for i, r := range rows {
-		for g := range group {
-			head := (kvHead*group + g) * dim
-			a.set.Divide(r.Out[head:head+dim], s.sum[i*group+g])
+		if t.Rows > 0 {
+			s.attend(a, p, b, next)
 		}
 	}
 }

@@ -122,8 +122,12 @@ func TestAgainstOneSoftmax(t *testing.T) {
 		{4, 2, 32, 200, 12, F32, 1e-5},
 		{3, 1, 16, 200, 64, F32, 1e-5},
 		{2, 2, 8, 200, 65, F32, 1e-5},
+		{4, 4, 40, 600, 0, F32, 1e-5},
+		{8, 1, 24, 600, 300, F32, 1e-5},
 		{8, 2, 64, 140, 100, BF16, 3e-2},
+		{8, 2, 64, 140, 100, Int8, 5e-2},
 		{1, 1, 2, 1, 1, BF16, 3e-2},
+		{6, 2, 64, 300, 0, Int8, 5e-2},
 	} {
 		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +167,8 @@ func newCache(t testing.TB, shape Shape) *Cache {
 func TestSameBits(t *testing.T) {
 	t.Parallel()
 	shape := Shape{Layers: 1, KVHeads: 2, HeadDim: 16}
-	const heads, positions = 4, 150
+	const heads, positions = 4, 330 // two segments
+	windows, formats := []int{0, 1, 20, 64, 100, 270}, []Format{F32, BF16, Int8}
 	teams := []*team.Team{newTeam(t, 1), newTeam(t, 2), newTeam(t, 4)}
 	h, neighbour := newHistory(shape, heads, positions, 1), newHistory(shape, heads, positions, 2)
 	type variant struct {
@@ -171,8 +176,8 @@ func TestSameBits(t *testing.T) {
 		format Format
 	}
 	want := map[variant][]float32{}
-	for _, window := range []int{0, 1, 20, 64, 100} {
-		for _, format := range []Format{F32, BF16} {
+	for _, window := range windows {
+		for _, format := range formats {
 			shape.Format = format
 			a, err := New(selectSet(t, "generic"), teams[0], shape, heads)
 			if err != nil {
@@ -189,7 +194,7 @@ func TestSameBits(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(rt *rapid.T) {
-		v := variant{rapid.SampledFrom([]int{0, 1, 20, 64, 100}).Draw(rt, "window"), rapid.SampledFrom([]Format{F32, BF16}).Draw(rt, "format")}
+		v := variant{rapid.SampledFrom(windows).Draw(rt, "window"), rapid.SampledFrom(formats).Draw(rt, "format")}
 		shape := shape
 		shape.Format = v.format
 		a, err := New(selectSet(t, rapid.SampledFrom(kernels.Available()).Draw(rt, "kernels")), rapid.SampledFrom(teams).Draw(rt, "team"), shape, heads)
@@ -202,7 +207,7 @@ func TestSameBits(t *testing.T) {
 		out, otherOut := make([]float32, len(h.q)), make([]float32, len(h.q))
 		neighbour.store(t, a.set, other, 0, 0, positions)
 		for from := 0; from < positions; {
-			to := min(positions, from+rapid.IntRange(1, 80).Draw(rt, "chunk"))
+			to := min(positions, from+rapid.IntRange(1, rapid.SampledFrom([]int{1, 80, 400}).Draw(rt, "most")).Draw(rt, "chunk"))
 			h.store(t, a.set, c, 0, from, to)
 			rows := h.rows(c, out, from, to)
 			if n := rapid.IntRange(0, 5).Draw(rt, "neighbours"); n > 0 {
@@ -226,7 +231,7 @@ func TestCacheGrowsByBlocks(t *testing.T) {
 	t.Parallel()
 	shape := Shape{Layers: 3, KVHeads: 2, HeadDim: 4, Format: BF16}
 	c := newCache(t, shape)
-	block := int64(BlockKeys * 3 * 2 * 4 * 2 * 2)
+	block := int64(BlockKeys * 3 * 2 * (4 + 32) * 2) // values are padded to 32 elements
 	if got := int64(BlockKeys * shape.PositionBytes()); got != block {
 		t.Fatalf("a block has %d bytes, want %d", got, block)
 	}
@@ -267,7 +272,7 @@ func TestErrors(t *testing.T) {
 	if f, err := ParseFormat("bf16"); f != BF16 || err != nil {
 		t.Errorf("bf16: %v, %v", f, err)
 	}
-	if _, err := ParseFormat("q8"); err == nil || err.Error() != `KV format "q8" is unknown; valid are "f32" and "bf16"` {
+	if _, err := ParseFormat("q8"); err == nil || err.Error() != `KV format "q8" is unknown; valid are "f32", "bf16" and "int8"` {
 		t.Errorf("q8: %v", err)
 	}
 	good := Shape{Layers: 1, KVHeads: 2, HeadDim: 4, Format: F32}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/kernels"
@@ -43,6 +44,7 @@ type variant struct {
 	threads   int
 	chunk     int // positions of a step; 0 is all
 	neighbour bool
+	kv        attention.Format // "" is the default
 }
 
 // logits computes tokens' logits, all but the last three of them as prefill.
@@ -112,7 +114,7 @@ func TestSameBitsFullProduct(t *testing.T) {
 				for _, name := range kernels.Available() {
 					for _, threads := range []int{1, 2, 4} {
 						for _, chunk := range []int{0, 5, 1} {
-							variants = append(variants, variant{name, threads, chunk, false}, variant{name, threads, chunk, true})
+							variants = append(variants, variant{name, threads, chunk, false, ""}, variant{name, threads, chunk, true, ""})
 						}
 					}
 				}
@@ -130,11 +132,13 @@ func TestSameBitsPairwise(t *testing.T) {
 		name, family string
 		positions    int
 		change       func(*synth.Spec)
+		kv           attention.Format
 	}{
-		{"qwen3_moe", "qwen3_moe", 68, nil},
-		{"mixtral", "mixtral", 14, nil},
-		{"mixtral with a window", "mixtral", 68, window},
-		{"qwen3_moe in f16", "qwen3_moe", 14, func(s *synth.Spec) { s.DType = checkpoint.F16 }},
+		{"qwen3_moe", "qwen3_moe", 68, nil, ""},
+		{"mixtral", "mixtral", 14, nil, attention.Int8},
+		{"mixtral with a window", "mixtral", 68, window, ""},
+		{"mixtral with a window, int8 KV", "mixtral", 68, window, attention.Int8},
+		{"qwen3_moe in f16", "qwen3_moe", 14, func(s *synth.Spec) { s.DType = checkpoint.F16 }, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -150,8 +154,8 @@ func TestSameBitsPairwise(t *testing.T) {
 						for j, name := range kernels.Available() {
 							k := i + j + parts
 							variants = append(variants,
-								variant{name, []int{1, 2, 4}[k%3], 5, k%2 == 0},
-								variant{name, []int{1, 2, 4}[(k+1)%3], []int{0, 1}[k%2], k%2 == 1})
+								variant{name, []int{1, 2, 4}[k%3], 5, k%2 == 0, test.kv},
+								variant{name, []int{1, 2, 4}[(k+1)%3], []int{0, 1}[k%2], k%2 == 1, test.kv})
 						}
 						checkVariants(t, cp, format, parts, tokens, variants)
 					})
@@ -168,11 +172,11 @@ func checkVariants(t *testing.T, cp *checkpoint.Checkpoint, format kernels.Forma
 		x.set = selectSet(t, v.kernels)
 		key := fmt.Sprint(v.kernels, v.threads)
 		if engines[key] == nil {
-			engines[key] = newEngine(t, cp, x, format, func(o *engine.Options) { o.Team = newTeam(t, v.threads) })
+			engines[key] = newEngine(t, cp, x, format, func(o *engine.Options) { o.Team, o.KVFormat = newTeam(t, v.threads), v.kv })
 		}
 		return v.logits(t, engines[key], tokens)
 	}
-	want := logits(t, variant{kernels: "generic", threads: 1})
+	want := logits(t, variant{kernels: "generic", threads: 1, kv: variants[0].kv})
 	for _, v := range variants {
 		if got := logits(t, v); !equalBits(got, want) {
 			t.Errorf("%+v gives other bits", v)

@@ -8,167 +8,263 @@ import (
 	. "github.com/mmcloughlin/avo/reg"
 )
 
-// scores: the dot products of q with keys in 16 lanes each (package contract), four keys at a time for the sake of latency.
-func scores() {
-	function("scoresAVX2", "func(dst, q, keys *float32, n, headDim int, scale float32)",
-		"scoresAVX2 stores scale·(q·key) for n ≥ 1 keys [n, headDim].")
-	dst, q, keys, n, headDim := pointer("dst"), pointer("q"), pointer("keys"), pointer("n"), pointer("headDim")
-	stride, whole, tail, offset := GP64(), GP64(), GP64(), GP64()
-	MOVQ(headDim, stride)
-	SHLQ(Imm(2), stride)
-	MOVQ(stride, whole)
-	ANDQ(I32(-64), whole) // bytes in whole lanes
-	MOVQ(headDim, tail)
-	ANDQ(Imm(15), tail)
-	masks := GP64()
-	LEAQ(tailMasks(), masks)
-	bytes := GP64()
-	MOVQ(tail, bytes)
-	SHLQ(Imm(2), bytes)
-	SUBQ(bytes, masks)
-	ADDQ(Imm(64), masks)
+// kvFormat is how the product of attention reads outputs of one column: 8h to 8h+7 and 16+8h to 16+8h+7 of its 32.
+type kvFormat struct {
+	name        string
+	columnBytes int
+	load        func(column Mem, h int) [2]VecVirtual
+}
 
-	// dots emits the 16 lanes of count keys whose pointers are given, and adds lanes 8 to 15 to 0 to 7.
-	dots := func(label string, rows []Register) []VecVirtual {
-		sums := make([][2]VecVirtual, len(rows))
+var kvFormats = []kvFormat{
+	{"F32", 4 * blockOutputs, func(m Mem, h int) (w [2]VecVirtual) {
+		for v := range w {
+			w[v] = YMM()
+			VMOVUPS(m.Offset(64*v+32*h), w[v])
+		}
+		return w
+	}},
+	// Outputs 0 to 15 are the lower halves of words, 16 to 31 the upper ones.
+	{"BF16", 2 * blockOutputs, func(m Mem, h int) [2]VecVirtual {
+		low, high := YMM(), YMM()
+		VMOVDQU(m.Offset(32*h), high)
+		VPSLLD(Imm(16), high, low)
+		VPAND(repeat32("upperHalves", 0xffff0000), high, high)
+		return [2]VecVirtual{low, high}
+	}},
+	{"Int8", blockOutputs, func(m Mem, h int) (w [2]VecVirtual) {
+		for v := range w {
+			w[v] = YMM()
+			VPMOVSXBD(m.Offset(16*v+8*h), w[v])
+			VCVTDQ2PS(w[v], w[v])
+		}
+		return w
+	}},
+}
+
+// kvProduct emits the product of rows with the tiles of a KV block: rows x 16 sums stay in registers, for each half of a tile.
+func kvProduct(f kvFormat, rows int) {
+	name := fmt.Sprintf("kvProduct%sRows%dAVX2", f.name, rows)
+	function(name, "func(dst *float32, stride int, x **float32, columns, tiles int, weights *byte, skip, ahead int)",
+		name+fmt.Sprintf(" stores the products of rows (%d), whose pointers are x, with tiles ≥ 1 of 32 outputs each: one FMA for", rows),
+		"each of columns ≥ 1. Rows of dst are stride bytes apart; skip bytes lie between the columns of one tile and the next. The lines that",
+		"are ahead bytes behind those read are prefetched.")
+	dst, array, tiles, ahead := pointer("dst"), pointer("x"), pointer("tiles"), pointer("ahead")
+	offset, start, weights, target := pointer("columns"), pointer("weights"), GP64(), GP64()
+	SHLQ(Imm(2), offset)
+	x := make([]Register, rows)
+	for r := range x {
+		x[r] = GP64()
+		MOVQ(Mem{Base: array, Disp: 8 * r}, x[r])
+		ADDQ(offset, x[r])
+	}
+	sums := make([][2]VecVirtual, rows)
+	for r := range sums {
+		sums[r] = [2]VecVirtual{YMM(), YMM()}
+	}
+
+	Label("tile")
+	for h := range 2 {
+		column := func(i int) {
+			w := f.load(Mem{Base: weights, Disp: i * f.columnBytes}, h)
+			for r := range sums {
+				value := YMM()
+				VBROADCASTSS(Mem{Base: x[r], Index: offset, Scale: 1, Disp: 4 * i}, value)
+				for v := range w {
+					VFMADD231PS(w[v], value, sums[r][v])
+				}
+			}
+		}
+		advance := func(n int) {
+			ADDQ(U32(uint32(n*f.columnBytes)), weights)
+			ADDQ(Imm(uint64(4*n)), offset)
+		}
+		label := func(name string) string { return fmt.Sprintf("%s%d", name, h) }
+
+		MOVQ(start, weights)
+		Load(Param("columns"), offset)
+		SHLQ(Imm(2), offset)
+		NEGQ(offset)
 		for r := range sums {
-			for i := range sums[r] {
-				sums[r][i] = YMM()
-				VXORPS(sums[r][i], sums[r][i], sums[r][i])
+			for _, sum := range sums[r] {
+				VXORPS(sum, sum, sum)
 			}
 		}
-		XORQ(offset, offset)
-		Label(label)
-		CMPQ(offset, whole)
-		JE(LabelRef(label + "tail"))
-		for i := range 2 {
-			v := YMM()
-			VMOVUPS(Mem{Base: q, Disp: 32 * i, Index: offset, Scale: 1}, v)
-			for r := range rows {
-				VFMADD231PS(Mem{Base: rows[r], Disp: 32 * i, Index: offset, Scale: 1}, v, sums[r][i])
+		Label(label("four"))
+		CMPQ(offset, I32(-16))
+		JG(LabelRef(label("rest")))
+		for i := range 4 {
+			column(i)
+			for line := 0; line < f.columnBytes && h == 0; line += 64 {
+				if i*f.columnBytes%64 == 0 {
+					PREFETCHT0(Mem{Base: weights, Index: ahead, Scale: 1, Disp: i*f.columnBytes + line})
+				}
 			}
 		}
-		ADDQ(Imm(64), offset)
-		JMP(LabelRef(label))
-		Label(label + "tail")
-		TESTQ(tail, tail)
-		JZ(LabelRef(label + "sum"))
-		for i := range 2 {
-			mask, v := load(masks, 32*i), YMM()
-			VMASKMOVPS(Mem{Base: q, Disp: 32 * i, Index: offset, Scale: 1}, mask, v)
-			for r := range rows {
-				key := YMM()
-				VMASKMOVPS(Mem{Base: rows[r], Disp: 32 * i, Index: offset, Scale: 1}, mask, key)
-				VFMADD231PS(key, v, sums[r][i])
-			}
-		}
-		Label(label + "sum")
-		result := make([]VecVirtual, len(rows))
-		for r := range rows {
-			VADDPS(sums[r][1], sums[r][0], sums[r][0])
-			result[r] = sums[r][0]
-		}
-		return result
-	}
-	// half adds the upper four lanes to the lower four.
-	half := func(v VecVirtual) VecVirtual {
-		high := XMM()
-		VEXTRACTF128(Imm(1), v, high)
-		VADDPS(high, v.AsX(), high)
-		return high
-	}
-	factor := Load(Param("scale"), XMM())
-	VSHUFPS(Imm(0), factor, factor, factor)
+		advance(4)
+		JMP(LabelRef(label("four")))
+		Label(label("rest"))
+		TESTQ(offset, offset)
+		JZ(LabelRef(label("store")))
+		Label(label("one"))
+		column(0)
+		advance(1)
+		JNZ(LabelRef(label("one")))
 
-	Label("four")
-	CMPQ(n, Imm(4))
-	JLT(LabelRef("rest"))
-	rows := []Register{keys, GP64(), GP64(), GP64()}
-	for r := 1; r < 4; r++ {
-		LEAQ(Mem{Base: rows[r-1], Index: stride, Scale: 1}, rows[r])
+		Label(label("store"))
+		MOVQ(dst, target)
+		for r := range sums {
+			for v, sum := range sums[r] {
+				VMOVUPS(sum, Mem{Base: target, Disp: 64*v + 32*h})
+			}
+			if r < rows-1 {
+				ADDQ(parameter("stride"), target)
+			}
+		}
 	}
-	var four [4]VecVirtual
-	for r, v := range dots("fours", rows) {
-		four[r] = half(v)
-	}
-	// Transposed, the sums of lanes j and j+2, then j and j+1, are vertical.
-	var t [4]VecVirtual
-	for i := range t {
-		t[i] = XMM()
-	}
-	VUNPCKLPS(four[1], four[0], t[0]) // 0: a0 b0 a1 b1
-	VUNPCKHPS(four[1], four[0], t[1]) // 1: a2 b2 a3 b3
-	VUNPCKLPS(four[3], four[2], t[2])
-	VUNPCKHPS(four[3], four[2], t[3])
-	VADDPS(t[1], t[0], t[0]) // a0+a2 b0+b2 a1+a3 b1+b3
-	VADDPS(t[3], t[2], t[2])
-	even, odd := XMM(), XMM()
-	VMOVLHPS(t[2], t[0], even)
-	VMOVHLPS(t[0], t[2], odd)
-	VADDPS(odd, even, even)
-	VMULPS(factor, even, even)
-	VMOVUPS(even, Mem{Base: dst})
-	ADDQ(Imm(16), dst)
-	LEAQ(Mem{Base: rows[3], Index: stride, Scale: 1}, keys)
-	SUBQ(Imm(4), n)
-	JMP(LabelRef("four"))
-
-	Label("rest")
-	TESTQ(n, n)
-	JZ(LabelRef("end"))
-	Label("key")
-	sum := half(dots("one", []Register{keys})[0])
-	swapped := XMM()
-	VPERMILPS(Imm(0x4e), sum, swapped)
-	VADDPS(swapped, sum, sum)
-	VPERMILPS(Imm(0xb1), sum, swapped)
-	VADDPS(swapped, sum, sum)
-	VMULSS(factor, sum, sum)
-	VMOVSS(sum, Mem{Base: dst})
-	ADDQ(Imm(4), dst)
-	ADDQ(stride, keys)
-	DECQ(n)
-	JNZ(LabelRef("key"))
-	Label("end")
+	MOVQ(weights, start)
+	ADDQ(parameter("skip"), start)
+	ADDQ(U32(4*blockOutputs), dst)
+	DECQ(tiles)
+	JNZ(LabelRef("tile"))
 	finish()
 }
 
-// weightedSum: out = FMA(p, value, out) for each row of values; as many elements at a time as registers hold.
-func weightedSum() {
-	function("weightedSumAVX2", "func(out, p, values *float32, n, dims, stride int)",
-		"weightedSumAVX2 adds the sum of p·value over n ≥ 1 rows of values, stride bytes apart, to out [dims]; dims is a positive",
-		"multiple of 8.")
-	out, p, values, n, dims, stride := pointer("out"), pointer("p"), pointer("values"), pointer("n"), pointer("dims"), pointer("stride")
-	row, index := GP64(), GP64()
-	for _, vectors := range []int{8, 4, 1} {
-		label := fmt.Sprintf("vectors%d", vectors)
-		Label(label)
-		CMPQ(dims, Imm(uint64(8*vectors)))
-		JLT(LabelRef(label + "end"))
-		sums := make([]VecVirtual, vectors)
-		for v := range sums {
-			sums[v] = load(out, 32*v)
-		}
-		MOVQ(values, row)
-		XORQ(index, index)
-		Label(label + "row")
-		weight := YMM()
-		VBROADCASTSS(Mem{Base: p, Index: index, Scale: 4}, weight)
-		for v := range sums {
-			VFMADD231PS(Mem{Base: row, Disp: 32 * v}, weight, sums[v])
-		}
-		ADDQ(stride, row)
-		INCQ(index)
-		CMPQ(index, n)
-		JNE(LabelRef(label + "row"))
-		for v := range sums {
-			VMOVUPS(sums[v], Mem{Base: out, Disp: 32 * v})
-		}
-		ADDQ(U32(uint32(32*vectors)), out)
-		ADDQ(U32(uint32(32*vectors)), values)
-		SUBQ(Imm(uint64(8*vectors)), dims)
-		JMP(LabelRef(label))
-		Label(label + "end")
+// parameter is a parameter in memory.
+func parameter(name string) Mem {
+	b, err := Param(name).Resolve()
+	if err != nil {
+		panic(err)
 	}
+	return b.Addr
+}
+
+func numbersToEight() Mem {
+	return constant("numbersToEight", func() {
+		for i := range 8 {
+			DATA(4*i, U32(uint32(i)))
+		}
+	})
+}
+
+// lowestOf reduces eight lanes by halves with an operation; the result is in the lowest lane.
+func lowestOf(v VecVirtual, operation func(a, b, dst Op)) VecVirtual {
+	half, swapped := XMM(), XMM()
+	VEXTRACTF128(Imm(1), v, half)
+	operation(half, v.AsX(), half)
+	VPERMILPS(Imm(0x4e), half, swapped)
+	operation(swapped, half, half)
+	VPERMILPS(Imm(0xb1), half, swapped)
+	operation(swapped, half, half)
+	return half
+}
+
+// kvSoftmax goes over a row's 64 scores twice, 16 at a time.
+func kvSoftmax() {
+	function("kvSoftmaxAVX2", "func(p *float32, from, to *int32, most, sum *float32, rows int, scale float32, keyScales, valueScales *float32)",
+		"kvSoftmaxAVX2 makes weights of rows ≥ 1 of 64 products each: score = p·scale, the largest, Exp(score - largest) and its sum in 16",
+		"lanes, of the keys [from, to) (others give 0). If keyScales and valueScales are not nil, products are multiplied by the former first,",
+		"and weights by the latter last.")
+	p, from, to, most, sum, rows := pointer("p"), pointer("from"), pointer("to"), pointer("most"), pointer("sum"), pointer("rows")
+	keyScales, valueScales, offset := pointer("keyScales"), pointer("valueScales"), GP64()
+	// seen gives the mask of the keys from number on that lie in [first, end).
+	seen := func(number, first, end VecVirtual) VecVirtual {
+		below, mask := YMM(), YMM()
+		VPCMPGTD(number, first, below)
+		VPCMPGTD(number, end, mask)
+		VPANDN(mask, below, mask)
+		return mask
+	}
+	next := func(number VecVirtual) { VPADDD(loadYMM(repeat32("eights", 8)), number, number) }
+	bounds := func() (first, end, number VecVirtual) {
+		first, end, number = YMM(), YMM(), YMM()
+		VPBROADCASTD(Mem{Base: from}, first)
+		VPBROADCASTD(Mem{Base: to}, end)
+		VMOVDQU(numbersToEight(), number)
+		return first, end, number
+	}
+
+	Label("row")
+	first, end, number := bounds()
+	scale := broadcast("scale")
+	largest := loadYMM(repeat32("minusInfinity", 0xff800000))
+	XORQ(offset, offset)
+	Label("score")
+	{
+		score := YMM()
+		VMOVUPS(Mem{Base: p, Index: offset, Scale: 1}, score)
+		TESTQ(keyScales, keyScales)
+		JZ(LabelRef("scale"))
+		VMULPS(Mem{Base: keyScales, Index: offset, Scale: 1}, score, score)
+		Label("scale")
+		VMULPS(scale, score, score)
+		VMOVUPS(score, Mem{Base: p, Index: offset, Scale: 1})
+		VBLENDVPS(seen(number, first, end), score, loadYMM(repeat32("minusInfinity", 0xff800000)), score)
+		VMAXPS(largest, score, largest) // largest, if the score is a NaN
+		next(number)
+		ADDQ(Imm(32), offset)
+		CMPQ(offset, U32(256))
+		JNE(LabelRef("score"))
+	}
+	top := lowestOf(largest, func(a, b, dst Op) { VMAXPS(a, b, dst) })
+	zeros := YMM()
+	VXORPS(zeros, zeros, zeros)
+	VADDPS(zeros.AsX(), top, top) // no -0
+	VMOVSS(top, Mem{Base: most})
+	VBROADCASTSS(top, largest)
+
+	first, end, number = bounds()
+	totals := [2]VecVirtual{YMM(), YMM()}
+	for _, total := range totals {
+		VXORPS(total, total, total)
+	}
+	XORQ(offset, offset)
+	Label("weight")
+	for i, total := range totals {
+		at := Mem{Base: p, Index: offset, Scale: 1, Disp: 32 * i}
+		score := YMM()
+		VMOVUPS(at, score)
+		VSUBPS(largest, score, score)
+		e := exp(score)
+		VANDPS(seen(number, first, end), e, e)
+		VADDPS(e, total, total)
+		TESTQ(valueScales, valueScales)
+		stored := fmt.Sprintf("store%d", i)
+		JZ(LabelRef(stored))
+		VMULPS(Mem{Base: valueScales, Index: offset, Scale: 1, Disp: 32 * i}, e, e)
+		Label(stored)
+		VMOVUPS(e, at)
+		next(number)
+	}
+	ADDQ(Imm(64), offset)
+	CMPQ(offset, U32(256))
+	JNE(LabelRef("weight"))
+	VADDPS(totals[1], totals[0], totals[0])
+	VMOVSS(lowestOf(totals[0], func(a, b, dst Op) { VADDPS(a, b, dst) }), Mem{Base: sum})
+
+	advance(4, from, to, most, sum)
+	ADDQ(U32(256), p)
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	finish()
+}
+
+func mergeFactors() {
+	function("mergeFactorsAVX2", "func(most, sum, laterMost, laterSum, factor, laterFactor *float32)",
+		"mergeFactorsAVX2 folds the maxima and sums of eight later results into eight earlier ones and stores the factors of their outputs.")
+	most, sum, laterMost, laterSum := pointer("most"), pointer("sum"), pointer("laterMost"), pointer("laterSum")
+	factor, laterFactor := pointer("factor"), pointer("laterFactor")
+	m1, m2, m, a, b := load(most, 0), load(laterMost, 0), YMM(), YMM(), YMM()
+	VMAXPS(m1, m2, m) // the earlier one, if one is a NaN
+	VSUBPS(m, m1, a)
+	VSUBPS(m, m2, b)
+	VMOVUPS(m, Mem{Base: most})
+	a = exp(a)
+	VMOVUPS(a, Mem{Base: factor})
+	total := YMM()
+	VMULPS(Mem{Base: sum}, a, total)
+	b = exp(b)
+	VMOVUPS(b, Mem{Base: laterFactor})
+	VFMADD231PS(Mem{Base: laterSum}, b, total)
+	VMOVUPS(total, Mem{Base: sum})
 	finish()
 }

@@ -35,8 +35,13 @@ func main() {
 	squareLanes()
 	normalize()
 	rotate()
-	scores()
-	weightedSum()
+	for _, f := range kvFormats {
+		for rows := 1; rows <= 4; rows *= 2 {
+			kvProduct(f, rows)
+		}
+	}
+	kvSoftmax()
+	mergeFactors()
 	elementwise()
 	toBF16()
 	fromBF16()

@@ -39,8 +39,12 @@ func main() {
 
 	siluMultiply()
 	expMinus()
-	scores()
-	weightedSum()
+	for _, f := range kvFormats {
+		for rows := 1; rows <= 8; rows *= 2 {
+			kvProduct(f, rows)
+		}
+	}
+	kvSoftmax()
 	accumulate()
 	fromFixed()
 
