@@ -75,10 +75,13 @@ type Dispatcher struct {
 	wait     waiter
 	request  uint64
 	sent     []time.Time // per active worker
-	gone     []bool      // per active worker: nobody listens; the next tick says so, or why if that is known by then
+	gone     []time.Time // per active worker: since when nobody listens; zero: somebody does
 	probed   time.Duration
 	failedBy []int32 // per row: the worker (number) whose error is in RowErr
 }
+
+// goneGrace is how long a worker without listeners may be waited for: whoever started it knows a moment later how it ended.
+const goneGrace = time.Second
 
 // tickInterval is how often passing time is looked at.
 const tickInterval = 250 * time.Millisecond
@@ -171,7 +174,7 @@ func (d *Dispatcher) sendAndGather(ctx context.Context, call *engine.ExpertCall)
 		if err != nil {
 			return stats, &WorkerError{id, call.Layer, err.Error(), err}
 		}
-		d.sent, d.gone = append(d.sent, time.Now()), append(d.gone, false)
+		d.sent, d.gone = append(d.sent, time.Now()), append(d.gone, time.Time{})
 	}
 	for last := d.sent[0]; ; {
 		reply, ok := d.exchange.Receive(ctx, d.ticker.C)
@@ -204,7 +207,7 @@ func (d *Dispatcher) tick(passed time.Duration) verdict {
 		}
 		id := d.owners.workers[number]
 		err := d.o.Members.Lost(id)
-		if err == nil && d.gone[i] {
+		if err == nil && !d.gone[i].IsZero() && time.Since(d.gone[i]) >= goneGrace {
 			d.o.Members.Unreachable(id)
 			err = transport.ErrNoWorker
 		}
@@ -240,8 +243,10 @@ func (d *Dispatcher) take(call *engine.ExpertCall, reply *transport.Reply, stats
 	}
 	h := &d.split.shares[d.split.active[i]]
 	switch r := reply.Result; {
-	case errors.Is(reply.Err, transport.ErrNoWorker): // of a process that was killed, its parent knows more in a moment
-		d.gone[i] = true
+	case errors.Is(reply.Err, transport.ErrNoWorker):
+		if d.gone[i].IsZero() {
+			d.gone[i] = time.Now()
+		}
 		return verdict{}
 	case reply.Err != nil:
 		return d.wait.step(event{kind: failed, worker: i, reason: reason(reply.Err), err: reply.Err})

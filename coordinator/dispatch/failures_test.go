@@ -113,7 +113,7 @@ func overWrongResult(t *testing.T, lane string) {
 	}
 }
 
-// TestGone: a worker whose process is gone is an error at once.
+// TestGone: a worker whose process is gone is an error soon.
 func TestGone(t *testing.T) { overLanes(t, overGone) }
 
 func overGone(t *testing.T, lane string) {
