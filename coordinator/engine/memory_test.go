@@ -1,12 +1,43 @@
 package engine_test
 
 import (
+	"context"
 	"testing"
 
+	"github.com/moepool/moepool/checkpoint/synth"
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/kernels"
 )
+
+// A decode step allocates no more for a model with more layers. Not parallel, as AllocsPerRun demands.
+func TestLayersDoNotAllocate(t *testing.T) {
+	for _, family := range []string{"qwen3_moe", "qwen2_moe", "mixtral"} { // dense layers, a shared expert, experts only
+		allocations := func(layers int) float64 {
+			cp := synthetic(t, family, func(s *synth.Spec) { s.Layers = layers })
+			e, err := engine.New(cp, engine.Options{
+				Team: newTeam(t, 2), ExpertFormat: kernels.Q8, DenseFormat: kernels.Q8, Experts: noExperts{},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			s := newSequence(t, e)
+			ctx := context.Background()
+			chunk := []engine.Chunk{{Sequence: s, Tokens: []int32{1}, Phase: budget.Decode}}
+			return testing.AllocsPerRun(20, func() {
+				out, err := e.Step(ctx, chunk)
+				if err != nil || out[0].Err != nil {
+					t.Fatal(err, out[0].Err)
+				}
+				chunk[0].Into = out[0].Logits
+			})
+		}
+		if few, many := allocations(3), allocations(9); many > few {
+			t.Errorf("%s: %v allocations with 3 layers, %v with 9", family, few, many)
+		}
+	}
+}
 
 // The caller's memory is used for logits where it suffices, and then has the bits that new memory has.
 func TestLogitsInto(t *testing.T) {
