@@ -25,9 +25,8 @@ type entry struct {
 
 // header is the parsed and checked header of a safetensors file.
 type header struct {
-	entries  []entry // ascending offsets
-	metadata map[string]string
-	raw      []byte // the header's bytes, length prefix included
+	entries []entry // ascending offsets
+	raw     []byte  // the header's bytes, length prefix included
 }
 
 // readHeader reads and checks the header of a safetensors file of the given size. The format: 8 bytes little-endian length N, N
@@ -99,7 +98,8 @@ func parseHeader(file string, text []byte, dataSize int64) (*header, error) {
 		}
 		seen[name] = true
 		if name == "__metadata__" {
-			if err := decoder.Decode(&h.metadata); err != nil {
+			var metadata map[string]string // nothing in it is needed
+			if err := decoder.Decode(&metadata); err != nil {
 				return nil, syntax(err)
 			}
 			continue

@@ -79,9 +79,6 @@ func (f *TensorFile) Names() []string {
 	return names
 }
 
-// Metadata is the header's __metadata__, nil if there is none.
-func (f *TensorFile) Metadata() map[string]string { return f.header.metadata }
-
 // Tensor finds a tensor by name; the error says which names look alike.
 func (f *TensorFile) Tensor(name string) (Tensor, error) {
 	i, found := f.byName[name]

@@ -32,8 +32,8 @@ GB/s is of packed weights. In the cache the roofline is the multiply-add peak al
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.formats, "format", nil, "weight formats (default: all, "+formatNames()+")")
-	flags.StringSliceVar(&f.kernels, "kernels", nil, "kernels (default: all that this CPU runs; known are "+knownKernels()+")")
+	flags.StringSliceVar(&f.formats, "format", nil, "weight formats (default: all, "+kernels.FormatNames()+")")
+	flags.StringSliceVar(&f.kernels, "kernels", nil, "kernels (default: all that this CPU runs; known are "+strings.Join(kernels.Known(), ", ")+")")
 	flags.IntSliceVar(&f.multiply.Rows, "rows", []int{1, 8, 64}, "rows (token positions) of a call")
 	flags.IntVar(&f.multiply.Outputs, "outputs", 768, "outputs of the matrix")
 	flags.IntVar(&f.multiply.Columns, "columns", 2048, "columns of the matrix")
@@ -96,15 +96,3 @@ func (f *benchKernelsFlags) run(cmd *cobra.Command) error {
 		return m.Run(ctx, report)
 	})
 }
-
-// formatNames lists the weight formats for help texts.
-func formatNames() string {
-	var names []string
-	for _, f := range kernels.Formats() {
-		names = append(names, f.String())
-	}
-	return strings.Join(names, ", ")
-}
-
-// knownKernels lists all implementations for help texts.
-func knownKernels() string { return strings.Join(kernels.Known(), ", ") }

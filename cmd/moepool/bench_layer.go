@@ -43,11 +43,11 @@ finds some experts in the last cache if that is large: --layers 4 uses four laye
 	flags.IntVar(&f.shape.Hidden, "hidden", 2048, "width of the hidden state")
 	flags.IntVar(&f.shape.FFN, "ffn", 768, "intermediate width of an expert")
 	flags.IntVar(&f.shape.Layers, "layers", 1, "layers with weights of their own, used in turn")
-	flags.StringVar(&f.format, "format", "q8", "weight format of the experts: "+formatNames())
-	flags.StringVar(&f.kernels, "kernels", "auto", "kernels to use: auto, "+knownKernels())
+	flags.StringVar(&f.format, "format", "q8", "weight format of the experts: "+kernels.FormatNames())
+	flags.StringVar(&f.kernels, "kernels", "auto", kernelsUsage())
 	flags.IntSliceVar(&f.rows, "rows", []int{1, 8, 64, 512}, "rows (token positions) of a call")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: the node's physical cores)")
-	flags.IntVar(&f.node, "node", -1, "NUMA node (default: the first)")
+	flags.IntVar(&f.node, "node", -1, "NUMA node; -1 is the first")
 	f.effort.register(flags, 1)
 	f.memory.register(flags)
 	f.output.register(flags)
@@ -112,7 +112,7 @@ func (f *benchLayerFlags) seat() (*numa.Node, error) {
 		return nil, err
 	}
 	node := &topology.ComputeNodes()[0]
-	if f.node >= 0 {
+	if f.node != -1 {
 		if node, err = topology.Node(f.node); err != nil {
 			return nil, usageError{fmt.Errorf("--node: %w", err)}
 		}

@@ -30,8 +30,11 @@ func (f *modelFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.model, "model", "", "Hugging Face model folder (default: the embedded demo model)")
 	flags.StringVar(&f.format, "format", "q8", "weight format of the experts: "+kernels.FormatNames())
 	flags.IntVar(&f.parts, "parts", 1, "parts that each expert is packed in, along its intermediate dimension")
-	flags.StringVar(&f.kernels, "kernels", "auto", "kernels to use: auto, "+strings.Join(kernels.Known(), ", "))
+	flags.StringVar(&f.kernels, "kernels", "auto", kernelsUsage())
 }
+
+// kernelsUsage is the help text of --kernels.
+func kernelsUsage() string { return "kernels to use: auto, " + strings.Join(kernels.Known(), ", ") }
 
 // resolve checks the flags and finds the model folder.
 func (f *modelFlags) resolve(ctx context.Context) (dir string, format kernels.Format, set *kernels.Set, err error) {
@@ -92,7 +95,7 @@ func (f *coordinatorFlags) registerSizes(flags *pflag.FlagSet) {
 func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
 	f.registerSizes(flags)
 	flags.IntVar(&f.threads, "coordinator-threads", 0, "threads of the coordinator (default: the allowed physical cores)")
-	flags.IntVar(&f.prefillChunk, "prefill-chunk", 0, "prompt positions computed in one step (default 512)")
+	flags.IntVar(&f.prefillChunk, "prefill-chunk", 0, "prompt positions computed in one step; 0 is the default, 512")
 	flags.StringVar(&f.expertBudget, "expert-budget", "off", "most distinct experts of a layer for a batch: off, N or count=N")
 	flags.BoolVar(&f.budgetPrefill, "budget-prefill", false, "let the budget cut prefill too (costs much quality)")
 	flags.BoolVar(&f.budgetRescue, "budget-rescue", true, "a row never loses its last expert")

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,13 +29,30 @@ Each flag can also be given as an environment variable: --arena-dir is MOEPOOL_A
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return flagsFromEnvironment(cmd.Flags()) },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w (see %s --help)", flagProblem(err), cmd.CommandPath())}
 	})
 	root.AddCommand(
 		newRunCommand(), newCoordinatorCommand(), newWorkerCommand(), newPackCommand(),
 		newEvalCommand(), newBenchCommand(), newSynthCommand(), newDoctorCommand(), newVersionCommand(),
 	)
 	return root
+}
+
+// flagProblem says what is wrong with a flag's value without the names of Go's functions.
+func flagProblem(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &value) || !errors.As(err, &number) {
+		return err
+	}
+	why := "not a number"
+	switch {
+	case number.Func == "ParseBool":
+		why = "neither true nor false"
+	case errors.Is(number, strconv.ErrRange):
+		why = "out of range"
+	}
+	return fmt.Errorf("invalid argument %q for %q flag: %s", value.GetValue(), "--"+value.GetFlag().Name, why)
 }
 
 // flagsFromEnvironment sets each flag that the command line left alone from its MOEPOOL_ variable.
@@ -46,7 +65,7 @@ func flagsFromEnvironment(flags *pflag.FlagSet) error {
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			problem = usageError{fmt.Errorf("environment variable %s=%q: %w", name, value, err)}
+			problem = usageError{fmt.Errorf("environment variable %s=%q: %w", name, value, flagProblem(err))}
 		}
 		f.Changed = false // rules about which flags go together are for the command line
 	})

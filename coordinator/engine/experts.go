@@ -44,7 +44,7 @@ type PartResidency interface {
 	ResidentPart(layer int, expert int32, part int) bool
 }
 
-// Totals are the engine's counters since the start or the last reset.
+// Totals are the engine's counters since the start.
 type Totals struct {
 	ExpertStats
 	DroppedExperts int
@@ -58,13 +58,6 @@ func (e *Engine) Totals() Totals {
 	e.counting.Lock()
 	defer e.counting.Unlock()
 	return e.totals
-}
-
-// ResetTotals sets the counters to zero.
-func (e *Engine) ResetTotals() {
-	e.counting.Lock()
-	defer e.counting.Unlock()
-	e.totals = Totals{}
 }
 
 func (e *Engine) countExperts(s ExpertStats) {
