@@ -12,8 +12,10 @@ const (
 	// rows pass by.
 	tilePanelGroups = 16
 
+	//lint:ignore U1000 the assembly uses it
 	tileScaleRowBytes = 4 * tileGroups
-	tileStartBytes    = 4 * tileRows16 * tileGroups
+	//lint:ignore U1000 the assembly uses it
+	tileStartBytes = 4 * tileRows16 * tileGroups
 	// tileCodesRow is the distance of gathered rows of codes: 64 bytes more than they need, so that the rows of a tile don't fall into
 	// the same sets of the cache.
 	tileCodesRow = tileGroups*GroupColumns + 64
@@ -21,10 +23,10 @@ const (
 
 // tileConfig is what LDTILECFG loads: the shapes of the tiles.
 type tileConfig struct {
-	palette, startRow byte
-	_                 [14]byte
-	rowBytes          [16]uint16
-	rows              [16]byte
+	palette  byte
+	_        [15]byte // the row to start at, and reserved
+	rowBytes [16]uint16
+	rows     [16]byte
 }
 
 // set gives a tile its shape.
@@ -71,7 +73,8 @@ type tileProducts struct {
 	rows, tiles         int // rows of each tile, all but the last of 16
 	ahead               uintptr
 	aheadLines          int // at least 1: cache lines from ahead on that are prefetched with each group
-	tile                int // for the assembly
+	//lint:ignore U1000 the assembly counts with it
+	tile int
 }
 
 // tileProductsAMX adds the products of rows with one block of weights to acc: groups in ascending order, one FMA each. Quads are
