@@ -28,12 +28,9 @@ var avx2 = Set{
 		mergeFactors:         mergeFactorsVectors,
 		expMinus:             expMinusVectors,
 		merge:                mergeVectors,
-		scale:                scaleVectors,
 		divide:               divideVectors,
 		add:                  addVectors,
 		addScaled:            addScaledVectors,
-		toBF16:               toBF16Vectors,
-		fromBF16:             fromBF16Vectors,
 		accumulate:           accumulateVectors,
 		fromFixed:            fromFixedGeneric, // AVX2 has no conversion from int64
 	},

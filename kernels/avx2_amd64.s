@@ -11010,23 +11010,6 @@ TEXT ·mergeFactorsAVX2(SB), NOSPLIT, $0-48
 	VZEROUPPER
 	RET
 
-// func scaleAVX2(x *float32, n int, factor float32)
-// Requires: AVX, AVX2, SSE
-TEXT ·scaleAVX2(SB), NOSPLIT, $0-20
-	MOVQ         x+0(FP), AX
-	MOVQ         n+8(FP), CX
-	MOVSS        factor+16(FP), X0
-	VBROADCASTSS X0, Y0
-
-eight:
-	VMULPS  (AX), Y0, Y1
-	VMOVUPS Y1, (AX)
-	ADDQ    $0x20, AX
-	SUBQ    $0x08, CX
-	JNZ     eight
-	VZEROUPPER
-	RET
-
 // func divideAVX2(x *float32, n int, divisor float32)
 // Requires: AVX, AVX2, SSE
 TEXT ·divideAVX2(SB), NOSPLIT, $0-20
@@ -11049,16 +11032,16 @@ eight:
 // Requires: AVX
 TEXT ·addAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
-	MOVQ y+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ n+16(FP), CX
+	MOVQ y+8(FP), DX
 
 eight:
 	VMOVUPS (AX), Y0
-	VADDPS  (CX), Y0, Y0
+	VADDPS  (DX), Y0, Y0
 	VMOVUPS Y0, (AX)
 	ADDQ    $0x20, AX
-	ADDQ    $0x20, CX
-	SUBQ    $0x08, DX
+	ADDQ    $0x20, DX
+	SUBQ    $0x08, CX
 	JNZ     eight
 	VZEROUPPER
 	RET
@@ -11102,90 +11085,6 @@ eight:
 	ADDQ        $0x20, CX
 	SUBQ        $0x08, DX
 	JNZ         eight
-	VZEROUPPER
-	RET
-
-// func toBF16AVX2(dst *uint16, x *float32, n int)
-// Requires: AVX, AVX2
-TEXT ·toBF16AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ n+16(FP), DX
-
-sixteen:
-	VMOVUPS   (CX), Y0
-	VPSRLD    $0x10, Y0, Y1
-	VPAND     lowBitAVX2<>+0(SB), Y1, Y2
-	VPADDD    Y0, Y2, Y2
-	VPADDD    halfBelowAVX2<>+0(SB), Y2, Y2
-	VPSRLD    $0x10, Y2, Y2
-	VPOR      quietBitAVX2<>+0(SB), Y1, Y1
-	VCMPPS    $0x03, Y0, Y0, Y0
-	VBLENDVPS Y0, Y1, Y2, Y2
-	VMOVUPS   32(CX), Y0
-	VPSRLD    $0x10, Y0, Y1
-	VPAND     lowBitAVX2<>+0(SB), Y1, Y3
-	VPADDD    Y0, Y3, Y3
-	VPADDD    halfBelowAVX2<>+0(SB), Y3, Y3
-	VPSRLD    $0x10, Y3, Y3
-	VPOR      quietBitAVX2<>+0(SB), Y1, Y1
-	VCMPPS    $0x03, Y0, Y0, Y0
-	VBLENDVPS Y0, Y1, Y3, Y3
-	VPACKUSDW Y3, Y2, Y0
-	VPERMQ    $0xd8, Y0, Y0
-	VMOVDQU   Y0, (AX)
-	ADDQ      $0x20, AX
-	ADDQ      $0x40, CX
-	SUBQ      $0x10, DX
-	JNZ       sixteen
-	VZEROUPPER
-	RET
-
-DATA lowBitAVX2<>+0(SB)/4, $0x00000001
-DATA lowBitAVX2<>+4(SB)/4, $0x00000001
-DATA lowBitAVX2<>+8(SB)/4, $0x00000001
-DATA lowBitAVX2<>+12(SB)/4, $0x00000001
-DATA lowBitAVX2<>+16(SB)/4, $0x00000001
-DATA lowBitAVX2<>+20(SB)/4, $0x00000001
-DATA lowBitAVX2<>+24(SB)/4, $0x00000001
-DATA lowBitAVX2<>+28(SB)/4, $0x00000001
-GLOBL lowBitAVX2<>(SB), RODATA|NOPTR, $32
-
-DATA halfBelowAVX2<>+0(SB)/4, $0x00007fff
-DATA halfBelowAVX2<>+4(SB)/4, $0x00007fff
-DATA halfBelowAVX2<>+8(SB)/4, $0x00007fff
-DATA halfBelowAVX2<>+12(SB)/4, $0x00007fff
-DATA halfBelowAVX2<>+16(SB)/4, $0x00007fff
-DATA halfBelowAVX2<>+20(SB)/4, $0x00007fff
-DATA halfBelowAVX2<>+24(SB)/4, $0x00007fff
-DATA halfBelowAVX2<>+28(SB)/4, $0x00007fff
-GLOBL halfBelowAVX2<>(SB), RODATA|NOPTR, $32
-
-DATA quietBitAVX2<>+0(SB)/4, $0x00000040
-DATA quietBitAVX2<>+4(SB)/4, $0x00000040
-DATA quietBitAVX2<>+8(SB)/4, $0x00000040
-DATA quietBitAVX2<>+12(SB)/4, $0x00000040
-DATA quietBitAVX2<>+16(SB)/4, $0x00000040
-DATA quietBitAVX2<>+20(SB)/4, $0x00000040
-DATA quietBitAVX2<>+24(SB)/4, $0x00000040
-DATA quietBitAVX2<>+28(SB)/4, $0x00000040
-GLOBL quietBitAVX2<>(SB), RODATA|NOPTR, $32
-
-// func fromBF16AVX2(dst *float32, x *uint16, n int)
-// Requires: AVX, AVX2
-TEXT ·fromBF16AVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ x+8(FP), CX
-	MOVQ n+16(FP), DX
-
-eight:
-	VPMOVZXWD (CX), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VMOVUPS   Y0, (AX)
-	ADDQ      $0x20, AX
-	ADDQ      $0x10, CX
-	SUBQ      $0x08, DX
-	JNZ       eight
 	VZEROUPPER
 	RET
 

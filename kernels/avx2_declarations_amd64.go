@@ -240,11 +240,6 @@ func kvSoftmaxAVX2(p *float32, from *int32, to *int32, most *float32, sum *float
 //go:noescape
 func mergeFactorsAVX2(most *float32, sum *float32, laterMost *float32, laterSum *float32, factor *float32, laterFactor *float32)
 
-// scaleAVX2 is x·factor in place; n is a positive multiple of 8.
-//
-//go:noescape
-func scaleAVX2(x *float32, n int, factor float32)
-
 // divideAVX2 is x/divisor in place; n is a positive multiple of 8.
 //
 //go:noescape
@@ -264,16 +259,6 @@ func addScaledAVX2(x *float32, y *float32, n int, factor float32)
 //
 //go:noescape
 func mergeAVX2(x *float32, y *float32, n int, a float32, b float32)
-
-// toBF16AVX2 rounds x to bfloat16, nearest even; n is a positive multiple of 16.
-//
-//go:noescape
-func toBF16AVX2(dst *uint16, x *float32, n int)
-
-// fromBF16AVX2 stores bfloat16 values as float32; n is a positive multiple of 8.
-//
-//go:noescape
-func fromBF16AVX2(dst *float32, x *uint16, n int)
 
 // accumulateAVX2 adds round-half-even(weight·y) to sum, four at a time; n is a positive multiple of 4. It stops before four of
 // which one reaches 2^51 or is a NaN, and gives the number done.

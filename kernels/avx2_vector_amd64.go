@@ -132,18 +132,6 @@ func mergeVectors(x []float32, a float32, y []float32, b float32) {
 //go:noinline
 func mergeCall(x []float32, a float32, y []float32, b float32) { mergeAVX2(&x[0], &y[0], len(x), a, b) }
 
-func scaleVectors(x []float32, factor float32) {
-	for len(x) >= 8 {
-		n := min(len(x)&^7, callElements)
-		scaleCall(x[:n], factor)
-		x = x[n:]
-	}
-	scaleGeneric(x, factor)
-}
-
-//go:noinline
-func scaleCall(x []float32, factor float32) { scaleAVX2(&x[0], len(x), factor) }
-
 func divideVectors(x []float32, divisor float32) {
 	for len(x) >= 8 {
 		n := min(len(x)&^7, callElements)
@@ -179,30 +167,6 @@ func addScaledVectors(x, y []float32, factor float32) {
 
 //go:noinline
 func addScaledCall(x, y []float32, factor float32) { addScaledAVX2(&x[0], &y[0], len(x), factor) }
-
-func toBF16Vectors(dst []uint16, x []float32) {
-	for len(dst) >= 16 {
-		n := min(len(dst)&^15, callElements)
-		toBF16Call(dst[:n], x)
-		dst, x = dst[n:], x[n:]
-	}
-	toBF16Generic(dst, x)
-}
-
-//go:noinline
-func toBF16Call(dst []uint16, x []float32) { toBF16AVX2(&dst[0], &x[0], len(dst)) }
-
-func fromBF16Vectors(dst []float32, x []uint16) {
-	for len(dst) >= 8 {
-		n := min(len(dst)&^7, callElements)
-		fromBF16Call(dst[:n], x)
-		dst, x = dst[n:], x[n:]
-	}
-	fromBF16Generic(dst, x)
-}
-
-//go:noinline
-func fromBF16Call(dst []float32, x []uint16) { fromBF16AVX2(&dst[0], &x[0], len(dst)) }
 
 func accumulateVectors(sum []int64, y []float32, weight float32) bool {
 	w := float64(weight) * fixedOne

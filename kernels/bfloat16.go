@@ -11,4 +11,5 @@ func toBF16(x float32) uint16 {
 	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
+// fromBF16 is its exact inverse.
 func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }

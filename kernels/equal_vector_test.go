@@ -98,11 +98,6 @@ var vectorOperations = []vectorOperation{
 		s.Rotate(heads, 2*half, in.floats(half), in.floats(half))
 		r.add(heads...)
 	}},
-	{"Scale", func(s *Set, in *inputs, n int, r *results) {
-		x := in.floats(n)
-		s.Scale(x, in.float())
-		r.add(x...)
-	}},
 	{"Divide", func(s *Set, in *inputs, n int, r *results) {
 		x := in.floats(n)
 		s.Divide(x, in.float())
@@ -122,20 +117,6 @@ var vectorOperations = []vectorOperation{
 		x := in.exponents(n)
 		s.Softmax(x)
 		r.add(x...)
-	}},
-	{"ToBF16", func(s *Set, in *inputs, n int, r *results) {
-		dst := buffer[uint16](in, n)
-		s.ToBF16(dst, in.floats(n))
-		addInts(r, dst)
-	}},
-	{"FromBF16", func(s *Set, in *inputs, n int, r *results) {
-		x := buffer[uint16](in, n)
-		for i := range x {
-			x[i] = uint16(in.random.Uint32())
-		}
-		dst := buffer[float32](in, n)
-		s.FromBF16(dst, x)
-		r.add(dst...)
 	}},
 	{"Accumulate", func(s *Set, in *inputs, n int, r *results) {
 		sum, y := buffer[int64](in, n), in.floats(n)

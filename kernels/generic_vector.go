@@ -90,12 +90,6 @@ func mergeGeneric(x []float32, a float32, y []float32, b float32) {
 	}
 }
 
-func scaleGeneric(x []float32, factor float32) {
-	for i := range x {
-		x[i] *= factor
-	}
-}
-
 func divideGeneric(x []float32, divisor float32) {
 	for i := range x {
 		x[i] /= divisor
@@ -111,18 +105,6 @@ func addGeneric(x, y []float32) {
 func addScaledGeneric(x, y []float32, factor float32) {
 	for i, v := range y {
 		x[i] += float32(v * factor)
-	}
-}
-
-func toBF16Generic(dst []uint16, x []float32) {
-	for i, v := range x {
-		dst[i] = toBF16(v)
-	}
-}
-
-func fromBF16Generic(dst []float32, x []uint16) {
-	for i, v := range x {
-		dst[i] = fromBF16(v)
 	}
 }
 

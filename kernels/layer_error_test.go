@@ -104,8 +104,10 @@ func expertOutput(t *testing.T, s *Set, f Format, weights [3][]float32, x []floa
 	}
 	scale := float32(1 / math.Sqrt(float64(hidden)))
 	gate, up := multiply(weights[0], intermediate, x), multiply(weights[1], intermediate, x)
-	s.Scale(gate, scale)
-	s.Scale(up, scale)
+	for i := range gate {
+		gate[i] *= scale
+		up[i] *= scale
+	}
 	s.SiLUMultiply(gate, gate, up)
 	return multiply(weights[2], hidden, gate)
 }

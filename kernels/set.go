@@ -38,12 +38,9 @@ type operations struct {
 	expMinus func(x []float32, shift float32)
 	// merge stores FMA(y, b, x·a) into x.
 	merge     func(x []float32, a float32, y []float32, b float32)
-	scale     func(x []float32, factor float32)
 	divide    func(x []float32, divisor float32)
 	add       func(x, y []float32)
 	addScaled func(x, y []float32, factor float32)
-	toBF16    func(dst []uint16, x []float32)
-	fromBF16  func(dst []float32, x []uint16)
 	// accumulate: see Set.Accumulate; false on overflow.
 	accumulate func(sum []int64, y []float32, weight float32) bool
 	fromFixed  func(dst []float32, sum []int64)
@@ -124,9 +121,6 @@ func (s *Set) Rotate(x []float32, headDim int, cos, sin []float32) {
 	}
 }
 
-// Scale multiplies x by factor in place.
-func (s *Set) Scale(x []float32, factor float32) { s.operations.scale(x, factor) }
-
 // Divide divides x by divisor in place.
 func (s *Set) Divide(x []float32, divisor float32) { s.operations.divide(x, divisor) }
 
@@ -147,18 +141,6 @@ func (s *Set) AddScaled(x, y []float32, factor float32) {
 func (s *Set) Softmax(x []float32) {
 	s.operations.expMinus(x, largest(x))
 	s.operations.divide(x, ascendingSum(x))
-}
-
-// ToBF16 rounds x to bfloat16, nearest even; FromBF16 is its exact inverse.
-func (s *Set) ToBF16(dst []uint16, x []float32) {
-	mustEqual("length of x", len(x), len(dst))
-	s.operations.toBF16(dst, x)
-}
-
-// FromBF16 stores bfloat16 values as float32.
-func (s *Set) FromBF16(dst []float32, x []uint16) {
-	mustEqual("length of x", len(x), len(dst))
-	s.operations.fromBF16(dst, x)
 }
 
 // Accumulate adds int64(round-half-even(float64(weight)·float64(y[i])·2^28)) to sum[i]; ErrOverflow if one of them

@@ -43,8 +43,6 @@ func main() {
 	kvSoftmax()
 	mergeFactors()
 	elementwise()
-	toBF16()
-	fromBF16()
 	accumulate()
 	narrowSums()
 	widenSums()

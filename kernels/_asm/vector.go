@@ -63,18 +63,8 @@ func rotate() {
 
 // elementwise emits the functions that do one or two operations on each element.
 func elementwise() {
-	function("scaleAVX2", "func(x *float32, n int, factor float32)", "scaleAVX2 is x·factor in place; n is a positive multiple of 8.")
-	x, n, factor := pointer("x"), pointer("n"), broadcast("factor")
-	loop("eight", n, 8, func() {
-		v := YMM()
-		VMULPS(Mem{Base: x}, factor, v)
-		VMOVUPS(v, Mem{Base: x})
-		advance(32, x)
-	})
-	finish()
-
 	function("divideAVX2", "func(x *float32, n int, divisor float32)", "divideAVX2 is x/divisor in place; n is a positive multiple of 8.")
-	x, n = pointer("x"), pointer("n")
+	x, n := pointer("x"), pointer("n")
 	divisor := broadcast("divisor")
 	loop("eight", n, 8, func() {
 		v := load(x, 0)
@@ -85,7 +75,8 @@ func elementwise() {
 	finish()
 
 	function("addAVX2", "func(x, y *float32, n int)", "addAVX2 is x+y in x; n is a positive multiple of 8.")
-	x, y, n := pointer("x"), pointer("y"), pointer("n")
+	x, n = pointer("x"), pointer("n")
+	y := pointer("y")
 	loop("eight", n, 8, func() {
 		v := load(x, 0)
 		VADDPS(Mem{Base: y}, v, v)
@@ -96,7 +87,8 @@ func elementwise() {
 
 	function("addScaledAVX2", "func(x, y *float32, n int, factor float32)",
 		"addScaledAVX2 is x + y·factor in x, two roundings; n is a positive multiple of 8.")
-	x, y, n, factor = pointer("x"), pointer("y"), pointer("n"), broadcast("factor")
+	x, y, n = pointer("x"), pointer("y"), pointer("n")
+	factor := broadcast("factor")
 	loop("eight", n, 8, func() {
 		v := YMM()
 		VMULPS(Mem{Base: y}, factor, v)
@@ -116,47 +108,6 @@ func elementwise() {
 		VFMADD231PS(Mem{Base: y}, b, v)
 		VMOVUPS(v, Mem{Base: x})
 		advance(32, x, y)
-	})
-	finish()
-}
-
-func toBF16() {
-	function("toBF16AVX2", "func(dst *uint16, x *float32, n int)",
-		"toBF16AVX2 rounds x to bfloat16, nearest even; n is a positive multiple of 16.")
-	dst, x, n := pointer("dst"), pointer("x"), pointer("n")
-	loop("sixteen", n, 16, func() {
-		var halves [2]VecVirtual
-		for i := range halves {
-			v := load(x, 32*i)
-			high, rounded, mask := YMM(), YMM(), YMM()
-			VPSRLD(Imm(16), v, high)
-			VPAND(repeat32("lowBit", 1), high, rounded)
-			VPADDD(v, rounded, rounded)
-			VPADDD(repeat32("halfBelow", 0x7fff), rounded, rounded)
-			VPSRLD(Imm(16), rounded, rounded)
-			VPOR(repeat32("quietBit", 0x40), high, high)
-			VCMPPS(unordered, v, v, mask)
-			VBLENDVPS(mask, high, rounded, rounded)
-			halves[i] = rounded
-		}
-		packed := YMM()
-		VPACKUSDW(halves[1], halves[0], packed)
-		VPERMQ(Imm(0xd8), packed, packed)
-		VMOVDQU(packed, Mem{Base: dst})
-		advance(32, dst)
-		advance(64, x)
-	})
-	finish()
-}
-
-func fromBF16() {
-	function("fromBF16AVX2", "func(dst *float32, x *uint16, n int)",
-		"fromBF16AVX2 stores bfloat16 values as float32; n is a positive multiple of 8.")
-	dst, x, n := pointer("dst"), pointer("x"), pointer("n")
-	loop("eight", n, 8, func() {
-		VMOVUPS(weightScales(Mem{Base: x}), Mem{Base: dst})
-		advance(32, dst)
-		advance(16, x)
 	})
 	finish()
 }
