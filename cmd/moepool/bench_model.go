@@ -22,6 +22,7 @@ type benchModelFlags struct {
 	prompts  []int
 	generate []int
 	reps     int
+	memory   benchMemoryFlag
 	output   benchOutput
 }
 
@@ -32,7 +33,8 @@ func newBenchModelCommand() *cobra.Command {
 		Short: "Tokens per second of a model, in llama-bench's tests",
 		Long: `Starts the model as "moepool run" does and measures after a warm-up of each test. ppN: a prompt of N random tokens, until its first
 token is sampled. tgN: N tokens generated one by one behind one token. t/s is the mean over the repetitions ± its standard deviation. For
-tg, GB/s counts the weights that a token needs: all dense ones, and the chosen experts.`,
+tg, GB/s counts the weights that a token needs: all dense ones, and the chosen experts; % of roofline compares it with the bandwidth that all
+cores of this host reach together, measured before the model is loaded. A model that fits into the caches exceeds it.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -41,6 +43,7 @@ tg, GB/s counts the weights that a token needs: all dense ones, and the chosen e
 	flags.IntSliceVar(&f.prompts, "pp", defaultPrompts, "prompt lengths; 0 is none")
 	flags.IntSliceVar(&f.generate, "tg", []int{32}, "numbers of generated tokens; 0 is none")
 	flags.IntVar(&f.reps, "reps", 5, "measured repetitions of each test")
+	f.memory.register(flags)
 	f.output.register(flags)
 	return cmd
 }
@@ -88,7 +91,11 @@ func (f *benchModelFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	random := rand.New(rand.NewPCG(7, 8))
+	bytes, err := f.memory.bytes()
+	if err != nil {
+		return err
+	}
+	random, limit := rand.New(rand.NewPCG(7, 8)), bench.Roofline{}
 	c, err := startLocal(cmd.Context(), &f.local, !f.output.quiet && !f.output.asJSON, func(c *coordinator.Coordinator) error {
 		tests = f.fitting(tests, c.Context())
 		for _, t := range tests {
@@ -99,7 +106,15 @@ func (f *benchModelFlags) run(cmd *cobra.Command) error {
 				return err
 			}
 		}
-		return nil
+		if !slices.ContainsFunc(tests, func(t modelTest) bool { return t.generate > 0 }) {
+			return nil
+		}
+		cores, err := hostCores()
+		if err != nil {
+			return err
+		}
+		limit, err = bench.NewMachine(cores, bytes, freeMemory()).Measure(cmd.Context(), len(cores), nil)
+		return err
 	})
 	if err != nil {
 		return err
@@ -107,7 +122,7 @@ func (f *benchModelFlags) run(cmd *cobra.Command) error {
 	defer c.stop()
 	return f.output.rows(cmd, len(tests), func(ctx context.Context, _ *bars, report func(bench.Row)) error {
 		for _, t := range tests {
-			row, err := f.measure(ctx, c.Coordinator, t, random)
+			row, err := f.measure(ctx, c.Coordinator, t, random, limit)
 			if err != nil {
 				return err
 			}
@@ -141,7 +156,7 @@ func (f *benchModelFlags) request(c *coordinator.Coordinator, t modelTest, rando
 }
 
 // measure runs a test once to warm up, and then as often as asked for.
-func (f *benchModelFlags) measure(ctx context.Context, c *coordinator.Coordinator, t modelTest, random *rand.Rand) (bench.Row, error) {
+func (f *benchModelFlags) measure(ctx context.Context, c *coordinator.Coordinator, t modelTest, random *rand.Rand, limit bench.Roofline) (bench.Row, error) {
 	var times []time.Duration
 	var speeds []float64
 	for i := range 1 + f.reps {
@@ -162,10 +177,10 @@ func (f *benchModelFlags) measure(ctx context.Context, c *coordinator.Coordinato
 		times = append(times, took)
 		speeds = append(speeds, float64(tokens)/max(took, time.Nanosecond).Seconds())
 	}
-	return f.row(c, t, times, speeds), nil
+	return f.row(c, t, times, speeds, limit), nil
 }
 
-func (f *benchModelFlags) row(c *coordinator.Coordinator, t modelTest, times []time.Duration, speeds []float64) bench.Row {
+func (f *benchModelFlags) row(c *coordinator.Coordinator, t modelTest, times []time.Duration, speeds []float64, limit bench.Roofline) bench.Row {
 	mean, deviation := bench.Mean(speeds)
 	best, median := bench.Best(times), bench.Median(times)
 	row := bench.Row{
@@ -177,7 +192,8 @@ func (f *benchModelFlags) row(c *coordinator.Coordinator, t modelTest, times []t
 	}
 	if t.generate > 0 {
 		speed := float64(t.generate) * f.tokenBytes(c) / best / 1e6
-		row.GBPS = &speed
+		share := 100 * speed / limit.GBPS
+		row.GBPS, row.RooflinePercent = &speed, &share
 	}
 	return row
 }

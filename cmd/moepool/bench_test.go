@@ -41,7 +41,7 @@ var tinyBench = map[string]struct {
 		[]string{"cache", "memory", "cache", "memory"}, []string{"rows", "threads", "best_ms", "median_ms", "gbps", "gops", "roofline_pct"},
 	},
 	"model": {
-		[]string{"--model", tiny("qwen3_moe"), "--pp", "8,4", "--tg", "3", "--reps", "2", "--workers", "2", "--arena-dir", "none"},
+		[]string{"--model", tiny("qwen3_moe"), "--pp", "8,4", "--tg", "3", "--reps", "2", "--workers", "2", "--arena-dir", "none", "--memory", "4"},
 		[]string{"pp8", "pp4", "tg3"}, []string{"rows", "threads", "workers", "best_ms", "median_ms", "tokens_per_s", "sd"},
 	},
 }
@@ -63,6 +63,13 @@ func TestBenchJSON(t *testing.T) {
 				for _, key := range benchKeys {
 					if _, found := r[key]; !found {
 						t.Errorf("row %d lacks %s", i, key)
+					}
+				}
+				if command == "model" {
+					for _, key := range []string{"gbps", "roofline_pct"} {
+						if v, _ := r[key].(float64); (v > 0) != strings.HasPrefix(tests[i], "tg") {
+							t.Errorf("row %d (%s): %s is %v", i, tests[i], key, r[key])
+						}
 					}
 				}
 				for _, key := range c.measured {
