@@ -8865,12 +8865,11 @@ DATA expLowestAVX2<>+28(SB)/4, $0xc2aeac4f
 GLOBL expLowestAVX2<>(SB), RODATA|NOPTR, $32
 
 // func expMinusAVX2(x *float32, n int, shift float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, AVX2, FMA3
 TEXT ·expMinusAVX2(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
-	MOVSS        shift+16(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS shift+16(FP), Y0
 
 eight:
 	VMOVUPS     (AX), Y1
@@ -8927,14 +8926,13 @@ sixteen:
 	RET
 
 // func normalizeAVX2(dst *float32, x *float32, weight *float32, n int, factor float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX
 TEXT ·normalizeAVX2(SB), NOSPLIT, $0-36
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         weight+16(FP), DX
 	MOVQ         n+24(FP), BX
-	MOVSS        factor+32(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS factor+32(FP), Y0
 
 eight:
 	VMULPS  (CX), Y0, Y1
@@ -10760,7 +10758,7 @@ store1:
 	RET
 
 // func kvSoftmaxAVX2(p *float32, from *int32, to *int32, most *float32, sum *float32, rows int, scale float32, keyScales *float32, valueScales *float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, AVX2, FMA3
 TEXT ·kvSoftmaxAVX2(SB), NOSPLIT, $0-72
 	MOVQ p+0(FP), AX
 	MOVQ from+8(FP), CX
@@ -10775,8 +10773,7 @@ row:
 	VPBROADCASTD (CX), Y0
 	VPBROADCASTD (DX), Y1
 	VMOVDQU      numbersToEightAVX2<>+0(SB), Y2
-	MOVSS        scale+48(FP), X3
-	VBROADCASTSS X3, Y3
+	VBROADCASTSS scale+48(FP), Y3
 	VMOVDQU      minusInfinityAVX2<>+0(SB), Y4
 	XORQ         R10, R10
 
@@ -11011,12 +11008,11 @@ TEXT ·mergeFactorsAVX2(SB), NOSPLIT, $0-48
 	RET
 
 // func divideAVX2(x *float32, n int, divisor float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX
 TEXT ·divideAVX2(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), CX
-	MOVSS        divisor+16(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS divisor+16(FP), Y0
 
 eight:
 	VMOVUPS (AX), Y1
@@ -11047,13 +11043,12 @@ eight:
 	RET
 
 // func addScaledAVX2(x *float32, y *float32, n int, factor float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX
 TEXT ·addScaledAVX2(SB), NOSPLIT, $0-28
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        factor+24(FP), X0
-	VBROADCASTSS X0, Y0
+	VBROADCASTSS factor+24(FP), Y0
 
 eight:
 	VMULPS  (CX), Y0, Y1
@@ -11067,15 +11062,13 @@ eight:
 	RET
 
 // func mergeAVX2(x *float32, y *float32, n int, a float32, b float32)
-// Requires: AVX, AVX2, FMA3, SSE
+// Requires: AVX, FMA3
 TEXT ·mergeAVX2(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSS        a+24(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        b+28(FP), X1
-	VBROADCASTSS X1, Y1
+	VBROADCASTSS a+24(FP), Y0
+	VBROADCASTSS b+28(FP), Y1
 
 eight:
 	VMULPS      (AX), Y0, Y2
@@ -11089,13 +11082,12 @@ eight:
 	RET
 
 // func accumulateAVX2(sum *int64, y *float32, n int, weight float64) int
-// Requires: AVX, AVX2, SSE2
+// Requires: AVX, AVX2
 TEXT ·accumulateAVX2(SB), NOSPLIT, $0-40
 	MOVQ         sum+0(FP), AX
 	MOVQ         y+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSD        weight+24(FP), X0
-	VBROADCASTSD X0, Y0
+	VBROADCASTSD weight+24(FP), Y0
 	XORQ         BX, BX
 
 four:

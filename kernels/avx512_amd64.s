@@ -18629,12 +18629,11 @@ DATA expLowestAVX512<>+0(SB)/4, $0xc2aeac4f
 GLOBL expLowestAVX512<>(SB), RODATA|NOPTR, $4
 
 // func expMinusAVX512(x *float32, n int, shift float32)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512F
 TEXT ·expMinusAVX512(SB), NOSPLIT, $0-20
 	MOVQ         x+0(FP), AX
 	MOVQ         n+8(FP), DX
-	MOVSS        shift+16(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS shift+16(FP), Z0
 	MOVL         $0x0000ffff, CX
 	KMOVW        CX, K1
 
@@ -20394,19 +20393,18 @@ store:
 	RET
 
 // func kvSoftmaxAVX512(p *float32, masks *uint64, most *float32, sum *float32, rows int, scale float32, keyScales *float32, valueScales *float32)
-// Requires: AVX, AVX512F, AVX512VL, SSE
+// Requires: AVX, AVX512F, AVX512VL
 TEXT ·kvSoftmaxAVX512(SB), NOSPLIT, $0-64
 	MOVQ         p+0(FP), AX
 	MOVQ         masks+8(FP), CX
 	MOVQ         most+16(FP), DX
 	MOVQ         sum+24(FP), BX
 	MOVQ         rows+32(FP), SI
-	MOVSS        scale+40(FP), X0
-	VBROADCASTSS X0, Z0
+	VBROADCASTSS scale+40(FP), Z0
 	MOVQ         keyScales+48(FP), DI
 	MOVQ         valueScales+56(FP), R8
-	VBROADCASTSS minusInfinityAVX512<>+0(SB), Z2
-	VPXORD       Z1, Z1, Z1
+	VBROADCASTSS minusInfinityAVX512<>+0(SB), Z1
+	VPXORD       Z2, Z2, Z2
 
 row:
 	MOVQ    (CX), R9
@@ -20429,7 +20427,7 @@ row:
 	VMULPS  192(DI), Z6, Z6
 
 scale:
-	VMOVAPS          Z2, Z7
+	VMOVAPS          Z1, Z7
 	VMULPS           Z0, Z3, Z3
 	VMAXPS           Z7, Z3, K1, Z7
 	VMULPS           Z0, Z4, Z4
@@ -20446,7 +20444,7 @@ scale:
 	VMAXPS           X8, X7, X7
 	VPERMILPS        $0xb1, X7, X8
 	VMAXPS           X8, X7, X7
-	VADDPS           X1, X7, X7
+	VADDPS           X2, X7, X7
 	VMOVSS           X7, (DX)
 	VBROADCASTSS     X7, Z7
 	VSUBPS           Z7, Z3, Z3
@@ -20582,13 +20580,12 @@ DATA minusInfinityAVX512<>+0(SB)/4, $0xff800000
 GLOBL minusInfinityAVX512<>(SB), RODATA|NOPTR, $4
 
 // func accumulateAVX512(sum *int64, y *float32, n int, weight float64) int
-// Requires: AVX, AVX512DQ, AVX512F, SSE2
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·accumulateAVX512(SB), NOSPLIT, $0-40
 	MOVQ         sum+0(FP), AX
 	MOVQ         y+8(FP), CX
 	MOVQ         n+16(FP), DX
-	MOVSD        weight+24(FP), X0
-	VBROADCASTSD X0, Z0
+	VBROADCASTSD weight+24(FP), Z0
 	MOVQ         $0x4320000000000000, BX
 	VPBROADCASTQ BX, Z1
 	MOVQ         $0x7fffffffffffffff, BX

@@ -209,34 +209,29 @@ func (a *Attention) runJob(i, thread int) error {
 	return nil
 }
 
-// segment computes what the queries see of one segment. Blocks up to that of the segment end are asked for early.
+// segment computes what the queries see of one segment. A few queries pass over all its blocks before the next few do: their states stay in
+// the first cache, and the blocks in the second. The block after each one is asked for early, up to that of the segment end.
 func (a *Attention) segment(s *scratch, p *partial, rows []Row, head, segment, end int) {
 	p.reset(len(s.q))
-	cache := rows[0].Cache
-	for block := segment * segmentBlocks; block < (segment+1)*segmentBlocks && block < len(cache.blocks); block++ {
-		start := block * BlockKeys
-		b := cache.head(a.layer, head, block)
-		next := b
-		if block+1 < end*segmentBlocks && block+1 < len(cache.blocks) {
-			next = cache.head(a.layer, head, block+1)
-		}
-		t := s.tile
-		t.Rows = 0
-		for i, r := range rows {
-			from, to := visible(r.Position, a.window)
-			from, to = max(from-start, 0), min(to-start, BlockKeys)
-			if from >= to {
-				continue
-			}
-			for q := i * a.group; q < (i+1)*a.group; q++ {
-				t.From[t.Rows], t.To[t.Rows] = int32(from), int32(to)
-				if s.take(q); t.Rows == kernels.AttentionRows {
-					s.attend(a, p, b, next)
+	cache, t := rows[0].Cache, s.tile
+	begin := segment * segmentBlocks
+	stop, last := min(begin+segmentBlocks, len(cache.blocks)), min(end*segmentBlocks, len(cache.blocks))-1
+	for first := 0; first < len(s.q); first += kernels.AttentionRows {
+		for block := begin; block < stop; block++ {
+			start := block * BlockKeys
+			t.Rows = 0
+			for q := first; q < min(first+kernels.AttentionRows, len(s.q)); q++ {
+				from, to := visible(rows[q/a.group].Position, a.window)
+				from, to = max(from-start, 0), min(to-start, BlockKeys)
+				if from >= to {
+					continue
 				}
+				t.From[t.Rows], t.To[t.Rows] = int32(from), int32(to)
+				s.take(q)
 			}
-		}
-		if t.Rows > 0 {
-			s.attend(a, p, b, next)
+			if t.Rows > 0 {
+				s.attend(a, p, cache.head(a.layer, head, block), cache.head(a.layer, head, min(block+1, last)))
+			}
 		}
 	}
 }

@@ -82,8 +82,8 @@ func pointer(name string) Register { return Load(Param(name), GP64()) }
 
 // broadcast loads a float32 argument into all lanes.
 func broadcast(name string) VecVirtual {
-	x, y := Load(Param(name), XMM()), YMM()
-	VBROADCASTSS(x, y)
+	y := YMM()
+	VBROADCASTSS(parameter(name), y)
 	return y
 }
 

@@ -120,7 +120,7 @@ func accumulate() {
 		"which one reaches 2^51 or is a NaN, and gives the number done.")
 	sum, y, n := pointer("sum"), pointer("y"), pointer("n")
 	w := YMM()
-	VBROADCASTSD(Load(Param("weight"), XMM()), w)
+	VBROADCASTSD(parameter("weight"), w)
 	done, flags := GP64(), GP32()
 	XORQ(done, done)
 	Label("four")

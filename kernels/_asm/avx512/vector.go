@@ -42,8 +42,8 @@ func everywhere(m Mem) VecVirtual {
 
 // broadcast loads a float32 argument into all lanes.
 func broadcast(name string) VecVirtual {
-	x, z := Load(Param(name), XMM()), ZMM()
-	VBROADCASTSS(x, z)
+	z := ZMM()
+	VBROADCASTSS(parameter(name), z)
 	return z
 }
 
@@ -154,7 +154,7 @@ func accumulate() {
 		"of which one reaches 2^51 or is a NaN, and gives the number done.")
 	sum, y, n := pointer("sum"), pointer("y"), pointer("n")
 	w, limit, abs := ZMM(), ZMM(), ZMM()
-	VBROADCASTSD(Load(Param("weight"), XMM()), w)
+	VBROADCASTSD(parameter("weight"), w)
 	bits, done, flags := GP64(), GP64(), GP32()
 	MOVQ(U64(0x4320000000000000), bits) // 2^51
 	VPBROADCASTQ(bits, limit)
