@@ -19,6 +19,7 @@ import (
 	"github.com/moepool/moepool/coordinator/tokenizer"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
+	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -35,7 +36,7 @@ type Options struct {
 	Residency    ResidencyOverride // the zero value observes
 	Kernels      *kernels.Set
 	Threads      int
-	CPUs         []int // that the threads are pinned to, may be empty
+	Nodes        []numa.Node // to whose cores the threads are pinned; may be empty
 	Cluster      string
 	Workers      int  // to wait for
 	Tolerant     bool // a refused worker does not end the start: others may come
@@ -121,7 +122,7 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 func (c *Coordinator) Start(ctx context.Context) error {
 	o := &c.options
 	var err error
-	if c.team, err = team.New(o.Threads, o.CPUs); err != nil {
+	if c.team, err = team.NewOnNodes(o.Threads, o.Nodes); err != nil {
 		return err
 	}
 	c.onClose = append(c.onClose, c.team.Close)
@@ -153,6 +154,9 @@ func (c *Coordinator) Start(ctx context.Context) error {
 	err = group.Wait()
 	if c.Engine != nil {
 		c.onClose = append(c.onClose, c.Engine.Close)
+		if _, problem := c.Engine.DensePlacement(); problem != "" && o.Log != nil {
+			o.Log("warning: %s", problem)
+		}
 	}
 	return err
 }

@@ -232,14 +232,13 @@ func (f *coordinatorFlags) options(experts kernels.Format, set *kernels.Set, top
 			return o, usageError{fmt.Errorf("%s is %d, it must be at least 1 (0: the default)", flag, value)}
 		}
 	}
-	for _, node := range topology.ComputeNodes() {
-		o.CPUs = append(o.CPUs, node.Cores...)
-	}
+	o.Nodes = topology.ComputeNodes()
+	cores := topology.Cores()
 	if o.Threads == 0 {
-		o.Threads = len(o.CPUs)
+		o.Threads = cores
 	}
-	if o.Threads > len(o.CPUs) {
-		fmt.Fprintf(os.Stderr, "warning: --coordinator-threads %d is more than the %d allowed cores\n", o.Threads, len(o.CPUs))
+	if o.Threads > cores {
+		fmt.Fprintf(os.Stderr, "warning: --coordinator-threads %d is more than the %d allowed cores\n", o.Threads, cores)
 	}
 	return o, nil
 }

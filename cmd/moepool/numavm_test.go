@@ -3,12 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,6 +92,39 @@ func TestNUMAVMPages(t *testing.T) {
 	for _, w := range third.Workers {
 		if w.Arena.PackedBytes != 0 {
 			t.Errorf("worker %s packed %d bytes again", w.ID, w.Arena.PackedBytes)
+		}
+	}
+}
+
+// The coordinator's dense weights lie on the nodes whose threads read them, and give the bits that one node's threads give.
+func TestNUMAVMDenseWeights(t *testing.T) {
+	topology := inNUMAVM(t)
+	model := synthModel(t, "qwen2_moe")
+	run := func(threads int) (r runReport, logits []byte) {
+		file := filepath.Join(t.TempDir(), "logits.safetensors")
+		r = runJSON(t, "--model", model, "--coordinator-threads", strconv.Itoa(threads), "--arena-dir", "none", "--ignore-eos", "--max-tokens", "4",
+			"--dump-logits", file, "--prompt-tokens", "5,400,17,33,260,7,9")
+		logits, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, logits
+	}
+	one, want := run(1)
+	if one.DensePages != nil {
+		t.Errorf("one thread's weights are placed: %+v", one.DensePages)
+	}
+	several, got := run(topology.Cores())
+	if !slices.Equal(several.Tokens, one.Tokens) || !bytes.Equal(got, want) {
+		t.Errorf("tokens %v on all nodes, %v on one; same logits: %v", several.Tokens, one.Tokens, bytes.Equal(got, want))
+	}
+	if len(several.DensePages) != len(topology.ComputeNodes()) || len(several.Notes) > 0 {
+		t.Errorf("placement %+v, notes %q", several.DensePages, several.Notes)
+	}
+	for _, p := range several.DensePages {
+		t.Logf("node %d: %+v", p.Node, p.Pages)
+		if p.Pages.Local == 0 || p.Pages.Absent > 0 || p.Pages.LocalShare() < 0.95 {
+			t.Errorf("dense weights of node %d: %+v", p.Node, p.Pages)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/generation"
+	"github.com/moepool/moepool/coordinator/model"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -22,6 +23,8 @@ type runReport struct {
 	Budget       *budgetReport  `json:"budget,omitempty"`
 	Experts      *expertReport  `json:"experts,omitempty"`
 	Notes        []string       `json:"notes"` // degraded modes
+
+	DensePages []model.Placement `json:"dense_pages,omitempty"` // of the coordinator's weights, by the NUMA node that reads them; only with several
 }
 
 type usageReport struct {
@@ -95,6 +98,10 @@ func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, t
 		if why := c.Members.LaneProblem(b.Worker); why != "" {
 			r.Notes = append(r.Notes, b.Worker+": "+why)
 		}
+	}
+	var problem string
+	if r.DensePages, problem = c.Engine.DensePlacement(); problem != "" {
+		r.Notes = append(r.Notes, problem)
 	}
 	r.Budget = &budgetReport{
 		Policy: policy.String(), N: policy.Count, DroppedExperts: totals.DroppedExperts, DroppedMass: totals.DroppedMass,

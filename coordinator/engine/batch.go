@@ -51,7 +51,8 @@ type batch struct {
 	// The run in progress on the team.
 	products   []product
 	jobs       []job
-	multiplied int // rows of products
+	ends       []int // of each node's jobs, on several NUMA nodes
+	multiplied int   // rows of products
 	pass       rowFunc
 }
 

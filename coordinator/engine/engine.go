@@ -95,6 +95,11 @@ func (e *Engine) Context() int { return e.options.Context }
 // DenseBytes is the packed size of the dense weights.
 func (e *Engine) DenseBytes() int64 { return e.model.Bytes() }
 
+// DensePlacement is where the dense weights lie that each NUMA node reads, nil on one node, and what is wrong with that, or "".
+func (e *Engine) DensePlacement() (placement []model.Placement, problem string) {
+	return e.model.Placement(), e.model.PlacementProblem()
+}
+
 // KVFormat is how keys and values are kept.
 func (e *Engine) KVFormat() attention.Format { return e.options.KVFormat }
 

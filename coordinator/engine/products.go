@@ -1,6 +1,10 @@
 package engine
 
-import "github.com/moepool/moepool/kernels"
+import (
+	"github.com/moepool/moepool/coordinator/model"
+	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/kernels/team"
+)
 
 // product is dst[row·outputs + o] = matrix[o]·x(row) for all rows of x.
 type product struct {
@@ -22,10 +26,15 @@ const (
 // multiply computes products of the first rows of their activations on the team, split by blocks of outputs. How they are split
 // doesn't change a bit.
 func (e *Engine) multiply(b *batch, rows int, products ...product) error {
+	t := e.options.Team
 	b.products = append(b.products[:0], products...)
-	b.jobs = cutProducts(b.jobs[:0], b.products, e.options.Team.Threads())
 	b.multiplied = rows
-	return e.options.Team.Run(len(b.jobs), e.productJob)
+	if nodes := t.Nodes(); nodes != nil {
+		b.jobs, b.ends = cutByNode(b.jobs[:0], b.ends[:0], b.products, nodes)
+		return t.RunRanges(b.ends, e.productJob)
+	}
+	b.jobs = cutProducts(b.jobs[:0], b.products, t.Threads())
+	return t.Run(len(b.jobs), e.productJob)
 }
 
 // runProduct is the team's job of multiply.
@@ -40,14 +49,31 @@ func (e *Engine) runProduct(i, _ int) error {
 // cutProducts appends the jobs of products for a number of threads. They become narrower towards the end (guided self-scheduling), so
 // that all threads end together, also when one woke late or computes slowly: with one row, 16 blocks take a thread 70 µs.
 func cutProducts(jobs []job, products []product, threads int) []job {
+	return cut(jobs, products, threads, func(outputs int) (from, to int) { return 0, outputs })
+}
+
+// cutByNode appends the jobs of each node's threads: they multiply by the outputs whose weights are on their node. ends is where each
+// node's jobs end.
+func cutByNode(jobs []job, ends []int, products []product, nodes []team.Node) ([]job, []int) {
+	for k, n := range nodes {
+		jobs = cut(jobs, products, n.Threads, func(outputs int) (from, to int) { return model.Share(nodes, k, outputs) })
+		ends = append(ends, len(jobs))
+	}
+	return jobs, ends
+}
+
+// cut appends jobs for the shares of products' outputs.
+func cut(jobs []job, products []product, threads int, share func(outputs int) (from, to int)) []job {
 	left := 0
 	for _, p := range products {
-		left += blocks(p.matrix.Outputs)
+		from, to := share(p.matrix.Outputs)
+		left += blocks(to - from)
 	}
 	for i, p := range products {
-		for from := 0; from < p.matrix.Outputs; {
+		from, end := share(p.matrix.Outputs)
+		for from < end {
 			width := min(max(left/(restShare*threads), 1), mostJobBlocks)
-			to := min(from+width*kernels.BlockOutputs, p.matrix.Outputs)
+			to := min(from+width*kernels.BlockOutputs, end)
 			jobs = append(jobs, job{i, from, to})
 			left -= blocks(to - from)
 			from = to

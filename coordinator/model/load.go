@@ -21,7 +21,7 @@ func Bytes(cp *checkpoint.Checkpoint, format kernels.Format) (int64, error) {
 
 // Load packs the dense weights of a checkpoint on the threads of a team. Layers are packed one after another, and the pages of
 // their tensors are released, so that the peak of memory is the final size and one layer. progress is told the packed bytes; it
-// may be nil.
+// may be nil. If the team's threads are on several NUMA nodes, the memory of each matrix is bound to them by Share.
 func Load(cp *checkpoint.Checkpoint, format kernels.Format, t *team.Team, progress func(done, total int64)) (*Model, error) {
 	m := empty(cp, format)
 	groups, err := plan(cp, m)
@@ -72,23 +72,30 @@ func (m *Model) load(cp *checkpoint.Checkpoint, g *group, t *team.Team) error {
 		return err
 	}
 	m.free = append(m.free, free)
-	var slices []slice
+	nodes, all := t.Nodes(), data
+	spans := g.spans(nodes)
+	m.bind(all, spans, nodes)
 	for i := range g.matrices {
 		x := &g.matrices[i]
 		size := kernels.MatrixBytes(x.packed.Format, x.packed.Outputs, x.packed.Columns)
 		x.packed.Data, data = data[:size:size], data[size:]
-		for from := 0; from < x.packed.Outputs; from += sliceOutputs {
-			slices = append(slices, slice{x, from, min(from+sliceOutputs, x.packed.Outputs)})
-		}
 	}
-	err = t.Run(len(slices)+len(g.vectors), func(i, _ int) error {
+	slices, ends := g.slices(nodes)
+	job := func(i, _ int) error {
 		if i < len(slices) {
 			return slices[i].pack()
 		}
 		v := g.vectors[i-len(slices)]
 		*v.into = v.tensor.Float32()
 		return nil
-	})
+	}
+	if n := len(slices) + len(g.vectors); nodes == nil {
+		err = t.Run(n, job)
+	} else {
+		ends[len(ends)-1] = n
+		err = t.RunRanges(ends, job)
+		m.locate(all, spans, nodes)
+	}
 	for _, x := range g.matrices {
 		*x.into = x.packed
 		cp.Release(x.tensor)
@@ -97,6 +104,24 @@ func (m *Model) load(cp *checkpoint.Checkpoint, g *group, t *team.Team) error {
 		cp.Release(v.tensor)
 	}
 	return err
+}
+
+// slices cuts a group into packing jobs: node by node, if there are several; ends is where those of each end.
+func (g *group) slices(nodes []team.Node) (slices []slice, ends []int) {
+	for k := range max(len(nodes), 1) {
+		for i := range g.matrices {
+			x := &g.matrices[i]
+			from, end := 0, x.packed.Outputs
+			if nodes != nil {
+				from, end = Share(nodes, k, end)
+			}
+			for ; from < end; from += sliceOutputs {
+				slices = append(slices, slice{x, from, min(from+sliceOutputs, end)})
+			}
+		}
+		ends = append(ends, len(slices))
+	}
+	return slices, ends
 }
 
 func (s slice) pack() error {

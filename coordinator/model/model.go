@@ -20,6 +20,9 @@ type Model struct {
 
 	bytes int64
 	free  []func()
+
+	placement    []Placement
+	placementErr error // why memory can't be bound to nodes, or not be looked up
 }
 
 // Layer is one decoder layer. A field that the layer lacks is nil.

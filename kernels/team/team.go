@@ -1,5 +1,5 @@
-// Package team owns a group of OS threads, pinned to CPUs, that share jobs through one counter. The worker computes expert
-// parts with one, the coordinator its dense layers. It knows nothing of what a job computes.
+// Package team owns a group of OS threads, pinned to CPUs, that share jobs through one counter, or through one for each NUMA
+// node. The worker computes expert parts with one, the coordinator its dense layers. It knows nothing of what a job computes.
 //
 // A layer is some ten runs of a few 100 µs each, and waking a sleeping thread takes 5 to 50 µs, so:
 //
@@ -36,13 +36,17 @@ type Team struct {
 	spins   bool // every thread has a CPU of its own
 	ended   sync.WaitGroup
 	caller  caller
+	nodes   []Node // nil: all threads are on one
+	home    []int  // the index in nodes of each thread
 
 	running sync.Mutex // held by the Run in progress and by Close
 
 	// The run in progress: written by Run while the gate is closed, read by those that passed it.
 	job     func(i, thread int) error
 	n       int64
+	ranged  bool // jobs come from ranges, not from next
 	failure failure
+	ranges  []jobRange // one for each of nodes
 
 	closed  atomic.Bool
 	round   atomic.Uint32 // counts runs: helpers look out for its change
@@ -101,13 +105,18 @@ func (t *Team) Pinned() bool { return t.pinned }
 func (t *Team) Run(n int, job func(i, thread int) error) error {
 	t.running.Lock()
 	defer t.running.Unlock()
+	return t.run(n, false, job)
+}
+
+// run is a Run whose caller holds running.
+func (t *Team) run(n int, ranged bool, job func(i, thread int) error) error {
 	if t.closed.Load() {
 		return ErrClosed
 	}
 	if n <= 0 {
 		return nil
 	}
-	t.job, t.n = job, int64(n)
+	t.job, t.n, t.ranged = job, int64(n), ranged
 	t.failure.clear()
 	t.next.Store(0)
 	if n > 1 && len(t.helpers) > 0 {
@@ -151,7 +160,7 @@ func (t *Team) takeJobs(thread int) (finished bool) {
 		}
 	}()
 	for {
-		if i = t.next.Add(1) - 1; i >= t.n {
+		if i = t.take(thread); i < 0 {
 			return true
 		}
 		if err := t.job(int(i), thread); err != nil {
