@@ -73,8 +73,11 @@ func (m *Model) load(cp *checkpoint.Checkpoint, g *group, t *team.Team) error {
 	}
 	m.free = append(m.free, free)
 	nodes, all := t.Nodes(), data
-	spans := g.spans(nodes)
-	m.bind(all, spans, nodes)
+	var spans []span
+	if nodes != nil {
+		spans = g.spans(nodes)
+		m.bind(all, spans, nodes)
+	}
 	for i := range g.matrices {
 		x := &g.matrices[i]
 		size := kernels.MatrixBytes(x.packed.Format, x.packed.Outputs, x.packed.Columns)

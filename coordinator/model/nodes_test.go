@@ -1,7 +1,9 @@
 package model
 
 import (
+	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -9,6 +11,7 @@ import (
 	_ "github.com/moepool/moepool/internal/propertyseed"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
+	"github.com/moepool/moepool/numa"
 )
 
 func drawNodes(t *rapid.T) []team.Node {
@@ -93,4 +96,31 @@ func TestSpans(t *testing.T) {
 			t.Fatalf("spans end at %d of %d", next, total)
 		}
 	})
+}
+
+func TestPlacementProblem(t *testing.T) {
+	t.Parallel()
+	denied := errors.New("mbind: denied")
+	for _, test := range []struct {
+		name string
+		m    Model
+		want []string // nil: no problem
+	}{
+		{"one node", Model{}, nil},
+		{"local", Model{placement: []Placement{{0, numa.Pages{Local: 95, Remote: 5}}, {4, numa.Pages{Local: 9}}}}, nil},
+		{"remote", Model{placement: []Placement{{0, numa.Pages{Local: 95}}, {4, numa.Pages{Local: 94, Remote: 6}}}}, []string{"94 %", "node 4"}},
+		{"remote, not bound", Model{placement: []Placement{{4, numa.Pages{Remote: 6}}}, placementErr: denied}, []string{"0 %", "node 4", "mbind: denied"}},
+		{"local, not bound", Model{placement: []Placement{{4, numa.Pages{Local: 6}}}, placementErr: denied}, []string{"not bound", "mbind: denied"}},
+		{"unknown", Model{placement: []Placement{{4, numa.Pages{Unknown: 6}}}, placementErr: denied}, []string{"not known", "mbind: denied"}},
+	} {
+		problem := test.m.PlacementProblem()
+		if (problem != "") != (test.want != nil) {
+			t.Errorf("%s: %q", test.name, problem)
+		}
+		for _, part := range test.want {
+			if !strings.Contains(problem, part) {
+				t.Errorf("%s: %q does not say %q", test.name, problem, part)
+			}
+		}
+	}
 }
