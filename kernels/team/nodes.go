@@ -65,8 +65,8 @@ func deal(nodes []numa.Node) (cpus, of []int) {
 func (t *Team) Nodes() []Node { return t.nodes }
 
 // RunRanges is Run for jobs of which each belongs to one of Nodes: those of node k end before ends[k] and begin where the ones of
-// the node before it end. A thread takes jobs of its own node in ascending order, and others' only when its own node has none left. Ends are as many as
-// Nodes.
+// the node before it end. A thread takes jobs of its own node in ascending order, and others' only when its own node has none left.
+// There are as many ends as Nodes.
 func (t *Team) RunRanges(ends []int, job func(i, thread int) error) error {
 	t.running.Lock()
 	defer t.running.Unlock()
