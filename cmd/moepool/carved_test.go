@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/evaluation"
 	"github.com/moepool/moepool/coordinator/generation"
 	"github.com/moepool/moepool/coordinator/template"
@@ -52,12 +54,15 @@ func TestCarvedModel(t *testing.T) {
 	var rows map[string]json.RawMessage
 	readJSON(t, filepath.Join(dir, "heldout_ids.json"), &rows)
 	server := newServer(t)
+	// This model turns roundings anywhere into differences of about 1 % (the kinds of KV cache alone: -1.1 to -0.3 % on prose). What q8
+	// weights cost is measured with an exact KV cache; with the default one there is more room.
 	for _, c := range []struct {
 		format      kernels.Format
+		kv          attention.Format
 		chat, prose float64 // largest relative difference of perplexity
-	}{{kernels.F32, 0.002, 0.002}, {kernels.Q8, 0.03, 0.01}} {
-		t.Run(c.format.String(), func(t *testing.T) {
-			model := setup{model: dir, format: c.format, parts: 1, workers: 1, threads: 2, server: server}.open(t)
+	}{{kernels.F32, attention.F32, 0.002, 0.002}, {kernels.Q8, attention.F32, 0.03, 0.01}, {kernels.Q8, attention.BF16, 0.03, 0.015}} {
+		t.Run(fmt.Sprintf("%v/kv=%s", c.format, c.kv), func(t *testing.T) {
+			model := setup{model: dir, format: c.format, kv: c.kv, parts: 1, workers: 1, threads: 2, server: server}.open(t)
 			for name, within := range map[string]float64{"chat": c.chat, "prose": c.prose} {
 				want := map[string]float64{"chat": reference.Chat, "prose": reference.Prose}[name]
 				var windows [][]int32
