@@ -11183,24 +11183,3 @@ eight:
 	JNZ       eight
 	VZEROUPPER
 	RET
-
-// func addNarrowSumsAVX2(sum *int64, src *byte, n int)
-// Requires: AVX, AVX2
-TEXT ·addNarrowSumsAVX2(SB), NOSPLIT, $0-24
-	MOVQ sum+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-
-eight:
-	VPMOVSXDQ (CX), Y0
-	VPADDQ    (AX), Y0, Y0
-	VMOVDQU   Y0, (AX)
-	VPMOVSXDQ 16(CX), Y0
-	VPADDQ    32(AX), Y0, Y0
-	VMOVDQU   Y0, 32(AX)
-	ADDQ      $0x40, AX
-	ADDQ      $0x20, CX
-	SUBQ      $0x08, DX
-	JNZ       eight
-	VZEROUPPER
-	RET

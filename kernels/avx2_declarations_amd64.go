@@ -275,8 +275,3 @@ func narrowSumsAVX2(dst *byte, sum *int64, n int) bool
 //
 //go:noescape
 func widenSumsAVX2(sum *int64, src *byte, n int)
-
-// addNarrowSumsAVX2 adds n int32 to sum; n is a positive multiple of 8.
-//
-//go:noescape
-func addNarrowSumsAVX2(sum *int64, src *byte, n int)

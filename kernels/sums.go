@@ -18,12 +18,6 @@ func WidenSums(sum []int64, src []byte) {
 	widenSums(sum, src)
 }
 
-// AddNarrowSums adds what NarrowSums stored to sum.
-func AddNarrowSums(sum []int64, src []byte) {
-	mustEqual("length of src", len(src), 4*len(sum))
-	addNarrowSums(sum, src)
-}
-
 func narrowSumsGeneric(dst []byte, sum []int64) bool {
 	over := uint64(0)
 	for i, v := range sum {
@@ -36,11 +30,5 @@ func narrowSumsGeneric(dst []byte, sum []int64) bool {
 func widenSumsGeneric(sum []int64, src []byte) {
 	for i := range sum {
 		sum[i] = int64(int32(binary.LittleEndian.Uint32(src[4*i:])))
-	}
-}
-
-func addNarrowSumsGeneric(sum []int64, src []byte) {
-	for i := range sum {
-		sum[i] += int64(int32(binary.LittleEndian.Uint32(src[4*i:])))
 	}
 }

@@ -29,15 +29,3 @@ func widenSums(sum []int64, src []byte) {
 
 //go:noinline
 func widenSumsCall(sum []int64, src []byte) { widenSumsAVX2(&sum[0], &src[0], len(sum)) }
-
-func addNarrowSums(sum []int64, src []byte) {
-	for cpu.X86.HasAVX2 && len(sum) >= 8 {
-		n := min(len(sum)&^7, callElements)
-		addNarrowSumsCall(sum[:n], src)
-		sum, src = sum[n:], src[4*n:]
-	}
-	addNarrowSumsGeneric(sum, src)
-}
-
-//go:noinline
-func addNarrowSumsCall(sum []int64, src []byte) { addNarrowSumsAVX2(&sum[0], &src[0], len(sum)) }

@@ -4,4 +4,3 @@ package kernels
 
 func narrowSums(dst []byte, sum []int64) bool { return narrowSumsGeneric(dst, sum) }
 func widenSums(sum []int64, src []byte)       { widenSumsGeneric(sum, src) }
-func addNarrowSums(sum []int64, src []byte)   { addNarrowSumsGeneric(sum, src) }

@@ -36,15 +36,6 @@ func TestSums(t *testing.T) {
 			if !slices.Equal(wide, sum) {
 				t.Fatalf("%d elements differ when they are wide again", n)
 			}
-			for i := range wide {
-				wide[i] = math.MaxInt64 - int64(i)
-			}
-			AddNarrowSums(wide, narrow)
-			for i, v := range wide {
-				if v != math.MaxInt64-int64(i)+sum[i] {
-					t.Fatalf("element %d of %d is %d after adding", i, n, v)
-				}
-			}
 		}
 	}
 }
@@ -70,7 +61,6 @@ func BenchmarkSums(b *testing.B) {
 		}{
 			{"narrow", func() { NarrowSums(narrow, sum) }},
 			{"widen", func() { WidenSums(sum, narrow) }},
-			{"add", func() { AddNarrowSums(sum, narrow) }},
 		} {
 			b.Run(fmt.Sprintf("operation=%s/rows=%d", c.operation, rows), func(b *testing.B) {
 				b.SetBytes(int64(len(narrow)))

@@ -48,19 +48,4 @@ func widenSums() {
 		advance(32, src)
 	})
 	finish()
-
-	function("addNarrowSumsAVX2", "func(sum *int64, src *byte, n int)",
-		"addNarrowSumsAVX2 adds n int32 to sum; n is a positive multiple of 8.")
-	sum, src, n = pointer("sum"), pointer("src"), pointer("n")
-	loop("eight", n, 8, func() {
-		for half := range 2 {
-			v := YMM()
-			VPMOVSXDQ(Mem{Base: src, Disp: 16 * half}, v)
-			VPADDQ(Mem{Base: sum, Disp: 32 * half}, v, v)
-			VMOVDQU(v, Mem{Base: sum, Disp: 32 * half})
-		}
-		advance(64, sum)
-		advance(32, src)
-	})
-	finish()
 }
