@@ -109,7 +109,7 @@ func (f *packFlags) plan(dir string, format kernels.Format) ([]workerSeat, *plac
 	for i, s := range seats {
 		workers[i] = placement.Worker{ID: s.id(), Node: s.node.ID}
 	}
-	plan, err := placement.Compute(1, coordinator.PlacementModel(cp.Config(), format, f.model.parts), workers)
+	plan, err := placement.Compute(1, coordinator.PlacementModel(cp.Config(), format, f.model.parts), workers, placement.Options{})
 	return seats, plan, err
 }
 

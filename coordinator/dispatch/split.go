@@ -18,14 +18,18 @@ type owners struct {
 }
 
 func newOwners(plan *placement.Plan) (*owners, error) {
-	o := &owners{plan: plan, layers: make(map[int][]int32, len(plan.Owner))}
+	o := &owners{plan: plan, layers: make(map[int][]int32, len(plan.Owners))}
 	for id := range plan.Owned {
 		o.workers = append(o.workers, id)
 	}
 	slices.Sort(o.workers)
-	for layer, ids := range plan.Owner {
-		numbers := make([]int32, len(ids))
-		for item, id := range ids {
+	for layer, items := range plan.Owners {
+		numbers := make([]int32, len(items))
+		for item, ids := range items {
+			if len(ids) == 0 {
+				return nil, fmt.Errorf("placement of layer %d: part %d belongs to nobody", layer, item)
+			}
+			id := ids[0] // the primary
 			n, ok := slices.BinarySearch(o.workers, id)
 			if !ok {
 				return nil, fmt.Errorf("placement of layer %d: part %d belongs to %q, which owns nothing", layer, item, id)

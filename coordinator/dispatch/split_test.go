@@ -28,7 +28,7 @@ func testPlan(t testing.TB, epoch uint64, parts, workers int) *placement.Plan {
 	for i := range workers {
 		all = append(all, placement.Worker{ID: fmt.Sprint("w", i)})
 	}
-	plan, err := placement.Compute(epoch, m, all)
+	plan, err := placement.Compute(epoch, m, all, placement.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestSplit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts, workers, hidden := rapid.IntRange(1, 3).Draw(t, "parts"), rapid.IntRange(1, 5).Draw(t, "workers"), rapid.IntRange(1, 130).Draw(t, "hidden")
 		plan, err := placement.Compute(1, placement.Model{Layers: []int{testLayer}, Experts: testExperts, Parts: parts, PartBytes: make([]int64, parts)},
-			[]placement.Worker{{ID: "w0"}, {ID: "w1"}, {ID: "w2"}, {ID: "w3"}, {ID: "w4"}}[:workers])
+			[]placement.Worker{{ID: "w0"}, {ID: "w1"}, {ID: "w2"}, {ID: "w3"}, {ID: "w4"}}[:workers], placement.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestSplit(t *testing.T) {
 				for j := from; j < to; j++ {
 					key := item{row, w.Parts[j]}
 					weight, ok := want[key]
-					if !ok || weight != w.Weights[j] || plan.Owner[testLayer][w.Parts[j]] != o.workers[n] {
+					if !ok || weight != w.Weights[j] || plan.Owners[testLayer][w.Parts[j]][0] != o.workers[n] {
 						t.Fatalf("worker %d: %+v with weight %g", n, key, w.Weights[j])
 					}
 					delete(want, key)
@@ -191,7 +191,7 @@ func TestSplitErrors(t *testing.T) {
 	if err := s.split(o, 2, c); err == nil {
 		t.Fatal("a layer without experts was taken")
 	}
-	if _, err := newOwners(&placement.Plan{Owned: map[string]map[int][]uint32{"a": nil}, Owner: map[int][]string{0: {"b"}}}); err == nil {
+	if _, err := newOwners(&placement.Plan{Owned: map[string]map[int][]uint32{"a": nil}, Owners: map[int][][]string{0: {{"b"}}}}); err == nil {
 		t.Fatal("a plan whose owner owns nothing was taken")
 	}
 }

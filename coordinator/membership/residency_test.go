@@ -14,7 +14,7 @@ import (
 func TestResidency(t *testing.T) {
 	t.Parallel()
 	m := placement.Model{Layers: []int{2}, Experts: 3, Parts: 2, PartBytes: []int64{1, 1}}
-	plan, err := placement.Compute(1, m, []placement.Worker{{ID: "a"}, {ID: "b"}}) // a owns part 0 of each expert, b part 1
+	plan, err := placement.Compute(1, m, []placement.Worker{{ID: "a"}, {ID: "b"}}, placement.Options{}) // a owns part 0 of each expert, b part 1
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (s scenario) place(workers ...string) []action {
 	if s.plan != nil {
 		epoch = s.plan.Epoch + 1
 	}
-	plan, err := placement.Compute(epoch, testModel, all)
+	plan, err := placement.Compute(epoch, testModel, all, placement.Options{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

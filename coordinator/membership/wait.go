@@ -73,7 +73,7 @@ func (m *Members) place(ids []string) error {
 			epoch = m.table.plan.Epoch + 1
 		}
 		var plan *placement.Plan
-		if plan, err = placement.Compute(epoch, m.o.Model, workers); err != nil {
+		if plan, err = placement.Compute(epoch, m.o.Model, workers, placement.Options{}); err != nil {
 			return nil
 		}
 		m.ledger = newLedger(m.o.Model)

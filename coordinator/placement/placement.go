@@ -22,18 +22,28 @@ type Model struct {
 
 // Worker is where expert parts can go.
 type Worker struct {
-	ID       string
-	Host     string
-	Node     int
-	Capacity int64 // bytes; 0 is unknown
+	ID        string
+	Host      string
+	Node      int
+	Capacity  int64   // bytes; 0 is unknown
+	Bandwidth float64 // bytes of expert parts that it reads and computes in a second; 0 is unknown
 }
 
-// Plan is a placement: Owned[worker id][layer] lists expert·parts+part ascending; a layer of which a worker owns nothing is
-// missing. Every expert part has one owner.
+// Options are what a placement can take into account beside model and workers. The zero value is a placement without replicas for
+// experts that are chosen equally often.
+type Options struct {
+	Counts   map[int][]float64 // layer → expert → rows that were routed to it; a layer that is missing is unknown
+	Batches  []int             // numbers of rows of a step that the plan is made for; empty: 1, 8 and 64
+	Replicas int               // most workers that own one expert part; 0 and 1: no replicas
+	Previous *Plan             // what is kept where it can be; nil: nothing is placed yet
+}
+
+// Plan is a placement: Owned[worker id][layer] lists expert·parts+part ascending, primaries and replicas; a layer of which a worker
+// owns nothing is missing. Every expert part has at least one owner, and no worker twice. A plan is never changed.
 type Plan struct {
-	Epoch uint64
-	Owned map[string]map[int][]uint32
-	Owner map[int][]string // layer → expert·parts+part → worker id
+	Epoch  uint64
+	Owned  map[string]map[int][]uint32
+	Owners map[int][][]string // layer → expert·parts+part → worker ids, primary first, then replicas
 }
 
 // CapacityError says that the experts of a worker don't fit into its memory.
@@ -63,31 +73,31 @@ func count(workers int) string {
 
 // Compute gives the plan of an epoch; the order of workers doesn't matter. A *CapacityError says how many bytes are needed
 // and how many there are.
-func Compute(epoch uint64, m Model, workers []Worker) (*Plan, error) {
+func Compute(epoch uint64, m Model, workers []Worker, o Options) (*Plan, error) {
 	workers = slices.SortedFunc(slices.Values(workers), func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
 	if err := check(m, workers); err != nil {
 		return nil, err
 	}
-	plan := &Plan{Epoch: epoch, Owned: make(map[string]map[int][]uint32, len(workers)), Owner: make(map[int][]string, len(m.Layers))}
+	plan := &Plan{Epoch: epoch, Owned: make(map[string]map[int][]uint32, len(workers)), Owners: make(map[int][][]string, len(m.Layers))}
 	bytes := make([]int64, len(workers))
 	items := m.Experts * m.Parts
 	for _, w := range workers {
 		plan.Owned[w.ID] = map[int][]uint32{}
 	}
 	for _, layer := range m.Layers {
-		owner := make([]string, items)
+		owners := make([][]string, items)
 		for i, w := range workers {
 			var owned []uint32
 			for item := i; item < items; item += len(workers) {
 				owned = append(owned, uint32(item))
-				owner[item] = w.ID
+				owners[item] = []string{w.ID}
 				bytes[i] += m.PartBytes[item%m.Parts]
 			}
 			if owned != nil {
 				plan.Owned[w.ID][layer] = owned
 			}
 		}
-		plan.Owner[layer] = owner
+		plan.Owners[layer] = owners
 	}
 	if err := fits(workers, bytes); err != nil {
 		return nil, err

@@ -36,12 +36,12 @@ func TestOneOwner(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, workers := modelOf(t), workersOf(t)
-		plan, err := Compute(7, m, workers)
+		plan, err := Compute(7, m, workers, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.Epoch != 7 || len(plan.Owned) != len(workers) || len(plan.Owner) != len(m.Layers) {
-			t.Fatalf("epoch %d, %d workers, %d layers", plan.Epoch, len(plan.Owned), len(plan.Owner))
+		if plan.Epoch != 7 || len(plan.Owned) != len(workers) || len(plan.Owners) != len(m.Layers) {
+			t.Fatalf("epoch %d, %d workers, %d layers", plan.Epoch, len(plan.Owned), len(plan.Owners))
 		}
 		total := int64(0)
 		for _, layer := range m.Layers {
@@ -54,8 +54,8 @@ func TestOneOwner(t *testing.T) {
 				}
 				for _, item := range owned {
 					seen[item]++
-					if plan.Owner[layer][item] != w.ID {
-						t.Fatalf("layer %d item %d: owned by %s, owner says %s", layer, item, w.ID, plan.Owner[layer][item])
+					if plan.Owners[layer][item][0] != w.ID {
+						t.Fatalf("layer %d item %d: owned by %s, owner says %s", layer, item, w.ID, plan.Owners[layer][item][0])
 					}
 				}
 				low, high = min(low, len(owned)), max(high, len(owned))
@@ -91,8 +91,8 @@ func TestOrderOfWorkersDoesNotMatter(t *testing.T) {
 			shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
 		})
 		before := slices.Clone(shuffled)
-		a, errA := Compute(1, m, workers)
-		b, errB := Compute(1, m, shuffled)
+		a, errA := Compute(1, m, workers, Options{})
+		b, errB := Compute(1, m, shuffled, Options{})
 		if errA != nil || errB != nil {
 			t.Fatal(errA, errB)
 		}
@@ -109,7 +109,7 @@ func TestOrderOfWorkersDoesNotMatter(t *testing.T) {
 func TestPartsOverWorkers(t *testing.T) {
 	t.Parallel()
 	m := Model{Layers: []int{0, 3}, Experts: 5, Parts: 3, PartBytes: []int64{10, 20, 30}}
-	plan, err := Compute(1, m, []Worker{{ID: "c"}, {ID: "a"}, {ID: "b"}})
+	plan, err := Compute(1, m, []Worker{{ID: "c"}, {ID: "a"}, {ID: "b"}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +128,7 @@ func TestPartsOverWorkers(t *testing.T) {
 
 func TestMoreWorkersThanParts(t *testing.T) {
 	t.Parallel()
-	plan, err := Compute(1, Model{Layers: []int{2}, Experts: 2, Parts: 1, PartBytes: []int64{1}}, []Worker{{ID: "a"}, {ID: "b"}, {ID: "c"}})
+	plan, err := Compute(1, Model{Layers: []int{2}, Experts: 2, Parts: 1, PartBytes: []int64{1}}, []Worker{{ID: "a"}, {ID: "b"}, {ID: "c"}}, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,10 +141,10 @@ func TestCapacity(t *testing.T) {
 	t.Parallel()
 	m := Model{Layers: []int{0, 1}, Experts: 3, Parts: 1, PartBytes: []int64{100}}
 	// a owns experts 0 and 2 of both layers: 400 bytes; b 200.
-	if _, err := Compute(1, m, []Worker{{ID: "a", Capacity: 400}, {ID: "b", Capacity: 200}}); err != nil {
+	if _, err := Compute(1, m, []Worker{{ID: "a", Capacity: 400}, {ID: "b", Capacity: 200}}, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Compute(1, m, []Worker{{ID: "a", Capacity: 399}, {ID: "b", Capacity: 1000}})
+	_, err := Compute(1, m, []Worker{{ID: "a", Capacity: 399}, {ID: "b", Capacity: 1000}}, Options{})
 	var short *CapacityError
 	if !errors.As(err, &short) {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestRefused(t *testing.T) {
 	} {
 		m := good
 		c.change(&m)
-		if plan, err := Compute(1, m, c.workers); err == nil || plan != nil {
+		if plan, err := Compute(1, m, c.workers, Options{}); err == nil || plan != nil {
 			t.Errorf("%s: plan %v, error %v", name, plan, err)
 		}
 	}

@@ -116,7 +116,7 @@ func (f *Fit) place(o *Options, facts *Facts, cp *checkpoint.Checkpoint) error {
 		return errors.New("no NUMA node has a CPU that this process may use")
 	}
 	workers := seats(nodes, o.Workers)
-	plan, err := placement.Compute(1, m, workers)
+	plan, err := placement.Compute(1, m, workers, placement.Options{})
 	if err != nil {
 		return err
 	}
