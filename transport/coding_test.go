@@ -45,7 +45,7 @@ var messageKinds = []messageKind{
 	}, func() message { return &ack{} }},
 	{"beat", kindBeat, func(t *rapid.T) message { return drawBeat(t) }, func() message { return &Beat{} }},
 	{"coordinator", kindCoordinator, func(t *rapid.T) message {
-		return &CoordinatorBeat{drawText(t, "instance"), rapid.Uint64().Draw(t, "term"), drawIdentity(t)}
+		return &CoordinatorBeat{drawText(t, "instance"), rapid.Uint64().Draw(t, "term"), rapid.Uint64().Draw(t, "epoch"), drawIdentity(t)}
 	}, func() message { return &CoordinatorBeat{} }},
 	{"generate", kindGenerate, func(t *rapid.T) message { return drawGenerateRequest(t) }, func() message { return &GenerateRequest{} }},
 	{"event", kindEvent, func(t *rapid.T) message { return &eventFrame{rapid.Uint64().Draw(t, "number"), drawEvent(t)} },
@@ -182,6 +182,13 @@ func TestMalformed(t *testing.T) {
 			return kindResult, r
 		}
 	}
+	beat := func(f func(b *Beat)) func() (kind, message) {
+		return func() (kind, message) {
+			b := &Beat{}
+			f(b)
+			return kindBeat, b
+		}
+	}
 	for name, c := range map[string]struct {
 		message func() (kind, message)
 		field   string
@@ -207,6 +214,11 @@ func TestMalformed(t *testing.T) {
 		"row errors":       {result(func(r *Result) { r.RowErrors = []uint8{1, 1} }), "row errors"},
 		"hits":             {result(func(r *Result) { r.Hits = []byte{1, 2} }), "hits"},
 		"result parts":     {result(func(r *Result) { r.Parts = []uint32{2, 2} }), "parts"},
+		"too many epochs":  {beat(func(b *Beat) { b.Serves = []uint64{1, 2, 3, 4} }), "serves"},
+		"epoch twice":      {beat(func(b *Beat) { b.Serves = []uint64{2, 2} }), "serves"},
+		"layer twice":      {beat(func(b *Beat) { b.LayerTimes = []LayerTime{{Layer: 1}, {Layer: 1}} }), "layer times"},
+		"negative time":    {beat(func(b *Beat) { b.LayerTimes = []LayerTime{{Nanoseconds: -1}} }), "nanoseconds"},
+		"negative queue":   {beat(func(b *Beat) { b.Queue = -1 }), "queue"},
 		"negative bytes":   {result(func(r *Result) { r.BytesRead = -1 }), "bytes read"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,8 +266,8 @@ func TestTruncatedAndChanged(t *testing.T) {
 // TestHostileFrames are the reports of FACTS §4: five bytes that ask for gigabytes. Not parallel: it measures allocation.
 func TestHostileFrames(t *testing.T) {
 	for _, text := range []string{
-		"", "c1", "dd ff ff ff ff", "93 02 02 dd ff ff ff ff", "93 02 0a dd ff ff ff ff", "93 02 03 c6 ff ff ff ff", "93 02 02 9f 01 02 db ff ff ff ff",
-		"93 02 06 93 02 a0 95 a0 01 01 96 01 a0 a0 a0 01 01 dd 7f ff ff ff", "93 03 02 90", "93 02 63 90", "94 02 02 90 90", "df ff ff ff ff", "93 ff 02 90",
+		"", "c1", "dd ff ff ff ff", "93 03 02 dd ff ff ff ff", "93 03 0a dd ff ff ff ff", "93 03 03 c6 ff ff ff ff", "93 03 02 9f 01 02 db ff ff ff ff",
+		"93 03 06 93 02 a0 95 a0 01 01 96 01 a0 a0 a0 01 01 dd 7f ff ff ff", "93 04 02 90", "93 03 63 90", "94 03 02 90 90", "df ff ff ff ff", "93 ff 02 90",
 	} {
 		frame, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
 		if err != nil {

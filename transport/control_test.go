@@ -74,7 +74,8 @@ func TestCoordinatorSilence(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	mine, other := newTestRequester(t, connect(t, s, true), "c"), newTestRequester(t, connect(t, s, false), "c")
-	r := newTestResponder(t, connect(t, s, false), "c", "w0", "i0", &testHandler{})
+	h := &testHandler{}
+	r := newTestResponder(t, connect(t, s, false), "c", "w0", "i0", h)
 	age := func() {
 		r.heard.mu.Lock()
 		defer r.heard.mu.Unlock()
@@ -83,7 +84,7 @@ func TestCoordinatorSilence(t *testing.T) {
 	fresh := func() bool { return r.CoordinatorSilence() < 1800 }
 	// say has a coordinator say something, and waits until the worker has seen everything before.
 	say := func(from *Requester, instance string) {
-		if err := from.CoordinatorBeat(&CoordinatorBeat{Instance: instance}); err != nil {
+		if err := from.CoordinatorBeat(&CoordinatorBeat{Instance: instance, Term: 4, Epoch: 9}); err != nil {
 			t.Fatal(err)
 		}
 		flush(t, from.conn)
@@ -113,6 +114,13 @@ func TestCoordinatorSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the own coordinator's work", fresh)
+	// The handler is told of every coordinator.
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	want := []CoordinatorBeat{{Instance: "other", Term: 4, Epoch: 9}, {Instance: "other", Term: 4, Epoch: 9}, {Instance: "mine", Term: 4, Epoch: 9}}
+	if d := cmp.Diff(want, h.beats); d != "" {
+		t.Fatal(d)
+	}
 }
 
 // TestAssign: an assignment arrives whole, in parts too; a refusal by the handler comes back typed.
@@ -169,8 +177,8 @@ func TestMalformedMessages(t *testing.T) {
 		hex  string
 		code ErrorCode
 	}{
-		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 02 02 dd ff ff ff ff", CodeMalformed}, {"93 02 03 90", CodeMalformed},
-		{"93 03 02 90", CodeVersion}, {"93 02 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
+		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 03 02 dd ff ff ff ff", CodeMalformed}, {"93 03 03 90", CodeMalformed},
+		{"93 04 02 90", CodeVersion}, {"93 03 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
 	}
 	var in receiver
 	in.parts, in.malformed = newAssembler(), &requester.malformed

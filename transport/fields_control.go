@@ -13,7 +13,7 @@ func (m *Identity) fields(w *wire) {
 }
 
 func (m *Beat) fields(w *wire) {
-	w.array("beat", 25)
+	w.array("beat", 30)
 	w.string(&m.Worker, "worker", maxText)
 	w.string(&m.Instance, "instance", maxText)
 	w.string(&m.Host, "host", maxText)
@@ -29,6 +29,7 @@ func (m *Beat) fields(w *wire) {
 	w.uint64(&m.Epoch, "epoch", math.MaxUint64)
 	w.uint64(&m.Term, "term", math.MaxUint64)
 	w.string(&m.Coordinator, "coordinator", maxText)
+	m.servedFields(w)
 	w.int64(&m.LoadedBytes, "loaded bytes", 0, math.MaxInt64)
 	w.int64(&m.TotalBytes, "total bytes", 0, math.MaxInt64)
 	w.int(&m.ExpertParts, "expert parts", 0, math.MaxInt32)
@@ -39,6 +40,48 @@ func (m *Beat) fields(w *wire) {
 	m.noteFields(w)
 	w.bool(&m.Bound, "bound")
 	m.Lane.fields(w)
+	w.int(&m.Queue, "queue", 0, math.MaxInt32)
+	m.timeFields(w)
+	w.int64(&m.ComputedBytes, "computed bytes", 0, math.MaxInt64)
+	w.int64(&m.ComputeTime, "compute time", 0, math.MaxInt64)
+}
+
+func (m *Beat) servedFields(w *wire) {
+	n := len(m.Serves)
+	w.count(&n, "serves", 1, MaxServed)
+	if w.err != nil {
+		return
+	}
+	if w.reading {
+		m.Serves = resize(m.Serves, n)
+	}
+	for i := range m.Serves {
+		w.uint64(&m.Serves[i], "serves", math.MaxUint64)
+		if w.err == nil && i > 0 && m.Serves[i-1] >= m.Serves[i] {
+			w.fail("serves", "%d follows %d; they must ascend", m.Serves[i], m.Serves[i-1])
+		}
+	}
+}
+
+func (m *Beat) timeFields(w *wire) {
+	n := len(m.LayerTimes)
+	w.count(&n, "layer times", 4, MaxLayers)
+	if w.err != nil {
+		return
+	}
+	if w.reading {
+		m.LayerTimes = resize(m.LayerTimes, n)
+	}
+	for i := range m.LayerTimes {
+		l := &m.LayerTimes[i]
+		w.array("layer times", 3)
+		w.int(&l.Layer, "layer", 0, MaxLayers)
+		w.uint64(&l.Count, "count", math.MaxUint64)
+		w.int64(&l.Nanoseconds, "nanoseconds", 0, math.MaxInt64)
+		if w.err == nil && i > 0 && m.LayerTimes[i-1].Layer >= l.Layer {
+			w.fail("layer times", "%d follows %d; they must ascend", l.Layer, m.LayerTimes[i-1].Layer)
+		}
+	}
 }
 
 func (m *Beat) cpuFields(w *wire) {
@@ -101,9 +144,10 @@ func (m *PagesReport) fields(w *wire) {
 }
 
 func (m *CoordinatorBeat) fields(w *wire) {
-	w.array("coordinator", 3)
+	w.array("coordinator", 4)
 	w.string(&m.Instance, "instance", maxText)
 	w.uint64(&m.Term, "term", math.MaxUint64)
+	w.uint64(&m.Epoch, "epoch", math.MaxUint64)
 	m.Identity.fields(w)
 }
 

@@ -90,6 +90,12 @@ func drawBeat(t *rapid.T) *Beat {
 			ReusedBytes: size.Draw(t, "reused"), Fallbacks: count.Draw(t, "fallbacks")},
 		Pages: PagesReport{Local: size.Draw(t, "local"), Remote: size.Draw(t, "remote")},
 	}
+	b.Queue, b.ComputedBytes, b.ComputeTime = count.Draw(t, "queue"), size.Draw(t, "computed"), size.Draw(t, "compute time")
+	b.Serves = rapid.SliceOfNDistinct(rapid.Uint64(), 0, MaxServed, rapid.ID[uint64]).Draw(t, "serves")
+	slices.Sort(b.Serves)
+	for _, layer := range ascending(t, "timed layers", MaxLayers, 6) {
+		b.LayerTimes = append(b.LayerTimes, LayerTime{int(layer), rapid.Uint64().Draw(t, "count"), size.Draw(t, "nanoseconds")})
+	}
 	for range rapid.IntRange(0, 5).Draw(t, "layers") {
 		b.Resident = append(b.Resident, LayerBitmap{rapid.IntRange(0, MaxLayers).Draw(t, "layer"), rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bits")})
 	}

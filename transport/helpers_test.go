@@ -91,6 +91,7 @@ type testHandler struct {
 	mu      sync.Mutex
 	refused []string
 	drained int
+	beats   []CoordinatorBeat
 }
 
 func (h *testHandler) Work(ctx context.Context, w *Work) (*Result, error) {
@@ -105,6 +106,12 @@ func (h *testHandler) Assign(ctx context.Context, m *Assign) error {
 		return nil
 	}
 	return h.assign(ctx, m)
+}
+
+func (h *testHandler) CoordinatorBeat(m *CoordinatorBeat) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.beats = append(h.beats, *m)
 }
 
 func (h *testHandler) Refused(reason string) {

@@ -111,3 +111,4 @@ func (emptyWork) Work(_ context.Context, w *Work) (*Result, error) {
 func (emptyWork) Assign(context.Context, *Assign) error { return errors.New("only measures") }
 func (emptyWork) Refused(string)                        {}
 func (emptyWork) Drain()                                {}
+func (emptyWork) CoordinatorBeat(*CoordinatorBeat)      {}

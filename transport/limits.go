@@ -9,6 +9,7 @@ const (
 	MaxLayers      = 1 << 12
 	MaxPartsOfRow  = 1 << 12 // expert parts of one row
 	MaxLayerParts  = 1 << 20 // expert parts of one layer
+	MaxServed      = 3       // epochs that a worker serves at a time
 	MaxMessage     = 1 << 30 // bytes of an assembled frame
 	maxCPUs        = 1 << 16
 	maxNotes       = 1 << 10

@@ -3,7 +3,7 @@ package transport
 import "fmt"
 
 // ProtocolVersion is the version of every message; both sides refuse another one, naming both.
-const ProtocolVersion = 2
+const ProtocolVersion = 3
 
 // Identity is what both sides must have in common before any work is sent.
 type Identity struct {
@@ -70,8 +70,9 @@ type Beat struct {
 
 	State       WorkerState
 	Error       string
-	Epoch, Term uint64 // of its assignment
-	Coordinator string // instance of the coordinator that it works for, "" if none
+	Epoch, Term uint64   // of its newest assignment
+	Coordinator string   // instance of the coordinator that it works for, "" if none
+	Serves      []uint64 // epochs whose parts it holds and answers for, ascending, at most MaxServed; State is that of Epoch
 	LoadedBytes int64
 	TotalBytes  int64
 	ExpertParts int // that it owns
@@ -82,6 +83,18 @@ type Beat struct {
 	Notes       []string      // degraded modes, each said once
 	Bound       bool          // pinned to its node
 	Lane        LaneOffer
+
+	Queue         int         // requests that wait or are computed
+	LayerTimes    []LayerTime // since it started, ascending by layer; layers that it has not computed yet are missing
+	ComputedBytes int64       // packed bytes of the expert parts that it has computed since it started, each request's distinct ones once
+	ComputeTime   int64       // ns that this took; ComputedBytes / ComputeTime is its bandwidth
+}
+
+// LayerTime is how long a worker has computed one layer.
+type LayerTime struct {
+	Layer       int    `json:"layer"`
+	Count       uint64 `json:"count"` // of requests
+	Nanoseconds int64  `json:"nanoseconds"`
 }
 
 // ArenaReport is a worker's arena counters.
@@ -105,7 +118,8 @@ type LayerBitmap struct {
 	Bits  []byte
 }
 
-// Assign gives a worker its expert parts.
+// Assign tells a worker to prepare an epoch: to load its expert parts while it goes on serving what it serves, and then to serve both, until
+// a CoordinatorBeat of that coordinator and term says that this one, or a later one, is active.
 type Assign struct {
 	Coordinator string // instance
 	Epoch, Term uint64
@@ -123,6 +137,7 @@ type LayerParts struct {
 type CoordinatorBeat struct {
 	Instance string
 	Term     uint64
+	Epoch    uint64 // of the active plan, 0 without one: work of earlier epochs is not sent any more
 	Identity Identity
 }
 

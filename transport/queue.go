@@ -110,6 +110,13 @@ func (q *queue) close() {
 	q.closed = true
 }
 
+// length is how many jobs wait or run.
+func (q *queue) length() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.jobs)
+}
+
 // each calls f for every job that waits or runs.
 func (q *queue) each(f func(id workID, to address)) {
 	q.mu.Lock()

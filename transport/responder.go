@@ -16,10 +16,12 @@ type Handler interface {
 	// of arrival; w is valid until it returns. The result may be reused by the handler after the next call of Work begins.
 	Work(ctx context.Context, w *Work) (*Result, error)
 	// Assign takes an assignment and returns at once, since the acknowledgement waits for it; loading goes on behind it. ctx ends
-	// with the responder. Assign, Refused and Drain are called one at a time, also while Work runs.
+	// with the responder. Assign, Refused, Drain and CoordinatorBeat are called one at a time, also while Work runs.
 	Assign(ctx context.Context, m *Assign) error
 	Refused(reason string)
 	Drain()
+	// CoordinatorBeat is told each coordinator's beat, also those of coordinators that it doesn't work for. It returns at once.
+	CoordinatorBeat(m *CoordinatorBeat)
 }
 
 // Responder is a worker's end: it receives work and control messages and sends beats.
@@ -107,6 +109,9 @@ func (r *Responder) Beat(b *Beat) error {
 	}
 	return nil
 }
+
+// Queued is how many Works wait or are computed now.
+func (r *Responder) Queued() int { return r.queue.length() }
 
 // CoordinatorSilence tells how long ago the coordinator was last heard (its own beat, work or control), for rejoining. Once
 // assigned, only the coordinator that assigned counts.

@@ -44,6 +44,7 @@ func (r *Responder) takeCoordinator(in *receiver, m *nats.Msg) {
 	var b CoordinatorBeat
 	if in.decode(&b) == nil {
 		r.heard.beat(b.Instance)
+		_ = guard(func() error { r.handler.CoordinatorBeat(&b); return nil })
 	}
 }
 
@@ -97,23 +98,30 @@ func acknowledge(out *sender, reply string, a *ack) {
 	}
 }
 
-// callControl calls the handler; a panic in it is an error of this message only.
-func (r *Responder) callControl(m message, reply string) (err error) {
+// callControl calls the handler.
+func (r *Responder) callControl(m message, reply string) error {
+	return guard(func() error {
+		switch m := m.(type) {
+		case *Assign:
+			if err := r.handler.Assign(r.ctx, m); err != nil {
+				return err
+			}
+			r.heard.assigned(m.Coordinator, reply)
+		case *Refuse:
+			r.handler.Refused(m.Reason)
+		case *Drain:
+			r.handler.Drain()
+		}
+		return nil
+	})
+}
+
+// guard makes a panic of the handler an error of the message that it was called for.
+func guard(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	switch m := m.(type) {
-	case *Assign:
-		if err := r.handler.Assign(r.ctx, m); err != nil {
-			return err
-		}
-		r.heard.assigned(m.Coordinator, reply)
-	case *Refuse:
-		r.handler.Refused(m.Reason)
-	case *Drain:
-		r.handler.Drain()
-	}
-	return nil
+	return call()
 }

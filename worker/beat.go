@@ -20,6 +20,9 @@ func (p *process) beat() *transport.Beat {
 	}
 	if p.assigned != nil {
 		b.Epoch, b.Term, b.Coordinator = p.assigned.Epoch, p.assigned.Term, p.assigned.Coordinator
+		if p.state == transport.StateReady {
+			b.Serves = []uint64{p.assigned.Epoch}
+		}
 	}
 	p.mu.Unlock()
 

@@ -30,5 +30,8 @@ func (p *process) Work(ctx context.Context, w *transport.Work) (*transport.Resul
 // Refused ends the worker with the coordinator's reason (transport.Handler).
 func (p *process) Refused(reason string) { p.end(&RefusedError{Worker: p.o.ID, Reason: reason}) }
 
+// CoordinatorBeat is told each coordinator's beat (transport.Handler).
+func (p *process) CoordinatorBeat(*transport.CoordinatorBeat) {}
+
 // Drain ends the worker after its work (transport.Handler).
 func (p *process) Drain() { p.end(nil) }

@@ -151,6 +151,7 @@ func (f *fakeWorker) Work(ctx context.Context, w *transport.Work) (*transport.Re
 
 func (f *fakeWorker) Assign(context.Context, *transport.Assign) error { return nil }
 func (f *fakeWorker) Refused(string)                                  {}
+func (f *fakeWorker) CoordinatorBeat(*transport.CoordinatorBeat)      {}
 func (f *fakeWorker) Drain()                                          {}
 
 // expected is what the call's sums must be.

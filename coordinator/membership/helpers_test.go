@@ -180,7 +180,7 @@ func (w *fakeWorker) Assign(_ context.Context, m *transport.Assign) error {
 
 // load finishes loading; everything that is owned is resident.
 func (w *fakeWorker) load() {
-	w.beat.State, w.beat.LoadedBytes = transport.StateReady, 100
+	w.beat.State, w.beat.LoadedBytes, w.beat.Serves = transport.StateReady, 100, []uint64{w.beat.Epoch}
 	for _, l := range w.assigns[len(w.assigns)-1].Layers {
 		bits := make([]byte, 1)
 		for _, part := range l.Parts {
@@ -194,8 +194,10 @@ func (w *fakeWorker) load() {
 func (w *fakeWorker) free() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.beat.Coordinator, w.beat.Epoch, w.beat.Term, w.beat.State = "", 0, 0, transport.StateIdle
+	w.beat.Coordinator, w.beat.Epoch, w.beat.Term, w.beat.State, w.beat.Serves = "", 0, 0, transport.StateIdle, nil
 }
+
+func (w *fakeWorker) CoordinatorBeat(*transport.CoordinatorBeat) {}
 
 func (w *fakeWorker) Refused(reason string) {
 	w.mu.Lock()

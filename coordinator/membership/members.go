@@ -103,6 +103,11 @@ func (m *Members) run() {
 	own := &transport.CoordinatorBeat{Instance: m.o.Instance, Term: m.o.Term, Identity: m.o.Identity}
 	failing := false
 	for {
+		m.mu.Lock()
+		if plan := m.table.plan; plan != nil {
+			own.Epoch = plan.Epoch
+		}
+		m.mu.Unlock()
 		err := m.o.Requester.CoordinatorBeat(own)
 		if err != nil && !failing {
 			m.o.Log("the coordinator's beat can't be sent: %v", err)
