@@ -4,17 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
-	"github.com/moepool/moepool/coordinator/dispatch"
 	"github.com/moepool/moepool/coordinator/engine"
-	"github.com/moepool/moepool/coordinator/membership"
 	"github.com/moepool/moepool/coordinator/template"
 	"github.com/moepool/moepool/coordinator/tokenizer"
 	"github.com/moepool/moepool/kernels"
@@ -39,6 +37,7 @@ type Options struct {
 	Nodes        []numa.Node // to whose cores the threads are pinned; may be empty
 	Cluster      string
 	Workers      int  // to wait for
+	Grouped      bool // one of several coordinators: it follows workers and answers only between Lead and Resign
 	Tolerant     bool // a refused worker does not end the start: others may come
 	InMemory     bool // the workers have no arena files: their experts must fit into memory
 	Lane         bool // take the local lane of workers on this host
@@ -60,20 +59,20 @@ type Coordinator struct {
 	Checkpoint *checkpoint.Checkpoint
 	Tokenizer  *tokenizer.Tokenizer
 	Template   *template.Template // nil if the model has none
-	Engine     *engine.Engine
-	Members    *membership.Members
-	Dispatcher *dispatch.Dispatcher
+	Engine     *engine.Engine     // nil before Prepare
 	Conn       *transport.Conn
+	Identity   transport.Identity // what workers must have in common with it
 
 	options   Options
 	requester *transport.Requester
 	team      *team.Team
 	turn      chan struct{} // holds one token: the request that computes now
+	office    atomic.Pointer[office]
 	closing   sync.Once
 	onClose   []func()
 }
 
-// Open checks the model and connects; it neither packs nor waits. Start does.
+// Open checks the model and connects; it neither packs nor waits. Start does, or Prepare and Lead for one of a group.
 func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 	c := &Coordinator{options: o, turn: make(chan struct{}, 1)}
 	defer func() {
@@ -85,8 +84,7 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 		return nil, err
 	}
 	c.onClose = append(c.onClose, func() { c.Checkpoint.Close() })
-	config := c.Checkpoint.Config()
-	if err := CheckParts(o.ExpertFormat, config, o.Parts); err != nil {
+	if err := CheckParts(o.ExpertFormat, c.Checkpoint.Config(), o.Parts); err != nil {
 		return nil, err
 	}
 	if c.Tokenizer, err = tokenizer.Load(o.ModelDir); err != nil {
@@ -103,62 +101,47 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 		return nil, err
 	}
 	c.onClose = append(c.onClose, c.requester.Close)
-	identity, err := Identity(c.Checkpoint, o.ExpertFormat, o.Parts, o.Version)
-	if err != nil {
+	if c.Identity, err = Identity(c.Checkpoint, o.ExpertFormat, o.Parts, o.Version); err != nil {
 		return nil, err
 	}
-	c.Members, err = membership.New(ctx, membership.Options{
-		Requester: c.requester, Instance: nuid.Next(), Identity: identity, InMemory: o.InMemory, Tolerant: o.Tolerant, Lane: o.Lane,
-		Model: PlacementModel(config, o.ExpertFormat, o.Parts), Term: 1, Log: o.Log,
-	})
-	if err != nil {
-		return nil, err
+	if !o.Grouped {
+		return c, c.take(ctx, Leadership{Term: 1})
 	}
-	c.onClose = append(c.onClose, c.Members.Close)
 	return c, nil
 }
 
-// Start packs the dense weights and waits until the workers are ready, both at once.
+// Start prepares and waits until the workers are ready, both at once: for a coordinator that is not one of a group.
 func (c *Coordinator) Start(ctx context.Context) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(c.Prepare)
+	group.Go(func() error { return c.waitReady(groupCtx) })
+	return group.Wait()
+}
+
+// Prepare packs the dense weights: what a coordinator has ready before it leads.
+func (c *Coordinator) Prepare() (err error) {
 	o := &c.options
-	var err error
 	if c.team, err = team.NewOnNodes(o.Threads, o.Nodes); err != nil {
 		return err
 	}
 	c.onClose = append(c.onClose, c.team.Close)
-	c.Dispatcher, err = dispatch.New(dispatch.Options{
-		Requester: c.requester, Members: c.Members, Parts: o.Parts, Observe: o.ObserveWorker,
-		Snapshot: func() engine.Residency { return c.Members.Residency() },
+	experts := engine.Experts(leaderExperts{c})
+	if o.Residency.set {
+		experts = overriddenResidency{experts, o.Residency}
+	}
+	c.Engine, err = engine.New(c.Checkpoint, engine.Options{
+		Kernels: o.Kernels, Team: c.team, ExpertFormat: o.ExpertFormat, DenseFormat: o.DenseFormat,
+		KVFormat: o.KVFormat, Context: o.Context, Budget: o.Budget, Experts: experts, Parts: o.Parts,
+		Progress: func(done, total int64) { c.progress(Progress{DenseDone: done, DenseTotal: total}) },
 	})
 	if err != nil {
 		return err
 	}
-	c.onClose = append(c.onClose, c.Dispatcher.Close)
-	experts := engine.Experts(c.Dispatcher)
-	if o.Residency.set {
-		experts = overriddenResidency{experts, o.Residency}
+	c.onClose = append(c.onClose, c.Engine.Close)
+	if _, problem := c.Engine.DensePlacement(); problem != "" && o.Log != nil {
+		o.Log("warning: %s", problem)
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		c.Engine, err = engine.New(c.Checkpoint, engine.Options{
-			Kernels: o.Kernels, Team: c.team, ExpertFormat: o.ExpertFormat, DenseFormat: o.DenseFormat,
-			KVFormat: o.KVFormat, Context: o.Context, Budget: o.Budget, Experts: experts, Parts: o.Parts,
-			Progress: func(done, total int64) { c.progress(Progress{DenseDone: done, DenseTotal: total}) },
-		})
-		return err
-	})
-	group.Go(func() error {
-		_, err := c.Members.WaitReady(groupCtx, o.Workers, func(beats []transport.Beat) { c.progress(Progress{Workers: beats}) })
-		return err
-	})
-	err = group.Wait()
-	if c.Engine != nil {
-		c.onClose = append(c.onClose, c.Engine.Close)
-		if _, problem := c.Engine.DensePlacement(); problem != "" && o.Log != nil {
-			o.Log("warning: %s", problem)
-		}
-	}
-	return err
+	return nil
 }
 
 func (c *Coordinator) progress(p Progress) {
@@ -170,24 +153,11 @@ func (c *Coordinator) progress(p Progress) {
 // Close ends everything that Open and Start began; workers started by hand live on.
 func (c *Coordinator) Close() {
 	c.closing.Do(func() {
+		c.Resign(transport.ErrClosed)
 		for i := len(c.onClose) - 1; i >= 0; i-- {
 			c.onClose[i]()
 		}
 	})
-}
-
-// Ready says whether every worker of the placement can be used.
-func (c *Coordinator) Ready() bool {
-	plan := c.Members.Plan()
-	if plan == nil {
-		return false
-	}
-	for id := range plan.Owned {
-		if c.Members.Lost(id) != nil {
-			return false
-		}
-	}
-	return true
 }
 
 // Identity is what workers must have in common with a coordinator of this checkpoint.

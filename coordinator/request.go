@@ -92,6 +92,11 @@ func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session,
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop, err := c.leading(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
 	select {
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()

@@ -186,7 +186,7 @@ func (f *benchModelFlags) row(c *coordinator.Coordinator, t modelTest, times []t
 	row := bench.Row{
 		Test: t.name, Rows: t.prompt, Format: f.local.model.format, BestMS: &best, MedianMS: &median, TokensPerSecond: &mean, SD: &deviation,
 	}
-	for _, b := range c.Members.Workers() {
+	for _, b := range c.Members().Workers() {
 		row.Workers++
 		row.Kernels, row.Threads = b.Kernels, b.Threads
 	}

@@ -140,7 +140,7 @@ func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, met
 		return err
 	}
 	defer stop()
-	for _, b := range c.Members.Workers() {
+	for _, b := range c.Members().Workers() {
 		ready.Workers = append(ready.Workers, b.Worker)
 	}
 	if f.asJSON {

@@ -112,8 +112,8 @@ func (s setup) open(t testing.TB) *coordinator.Coordinator {
 	if err := c.Start(ctx); err != nil {
 		t.Fatalf("%v: %v", s, err)
 	}
-	for _, b := range c.Members.Workers() {
-		if lane := c.Members.Lane(b.Worker); s.lane != "" && lane != s.lane {
+	for _, b := range c.Members().Workers() {
+		if lane := c.Members().Lane(b.Worker); s.lane != "" && lane != s.lane {
 			t.Fatalf("%v: worker %s is reached over %s", s, b.Worker, lane)
 		}
 	}

@@ -174,7 +174,7 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 func (c *cluster) whereExpertsLie(f *arenaFlags) string {
 	var parts, files int
 	var total, packed int64
-	for _, b := range c.Members.Workers() {
+	for _, b := range c.Members().Workers() {
 		parts += b.ExpertParts
 		files += b.Arena.Files
 		total += b.Arena.Bytes
@@ -192,7 +192,7 @@ func (c *cluster) watch() {
 	defer close(c.watched)
 	for exit := range c.workers.Exits() {
 		if !exit.Asked {
-			c.Members.Fail(exit.ID, exit)
+			c.Members().Fail(exit.ID, exit)
 		}
 	}
 }

@@ -87,15 +87,15 @@ func newRunReport(result *generation.Result, failure error, loaded time.Duration
 
 // describe adds what the cluster's workers and budget say.
 func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, totals engine.Totals) {
-	for _, b := range c.Members.Workers() {
+	for _, b := range c.Members().Workers() {
 		r.Workers = append(r.Workers, workerReport{
 			ID: b.Worker, PID: b.PID, Node: b.Node, CPUs: b.CPUs, Kernels: b.Kernels, Experts: b.ExpertParts,
-			Arena: b.Arena, Pages: b.Pages, RSSAnon: b.RSSAnon, Lane: c.Members.Lane(b.Worker),
+			Arena: b.Arena, Pages: b.Pages, RSSAnon: b.RSSAnon, Lane: c.Members().Lane(b.Worker),
 		})
 		for _, note := range b.Notes {
 			r.Notes = append(r.Notes, b.Worker+": "+note)
 		}
-		if why := c.Members.LaneProblem(b.Worker); why != "" {
+		if why := c.Members().LaneProblem(b.Worker); why != "" {
 			r.Notes = append(r.Notes, b.Worker+": "+why)
 		}
 	}

@@ -51,8 +51,10 @@ type readiness struct {
 
 func ready(w http.ResponseWriter, c *coordinator.Coordinator) {
 	r := readiness{Ready: c.Ready(), Workers: map[string]string{}}
-	for _, b := range c.Members.Workers() {
-		r.Workers[b.Worker] = string(b.State)
+	if members := c.Members(); members != nil {
+		for _, b := range members.Workers() {
+			r.Workers[b.Worker] = string(b.State)
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if !r.Ready {

@@ -115,10 +115,14 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	emit("budget_rescued_rows_total", prometheus.CounterValue, float64(totals.RescuedRows))
 	emit("budget_bytes_not_read_total", prometheus.CounterValue, float64(totals.BytesNotRead))
 
+	members, dispatcher := c.coordinator.Members(), c.coordinator.Dispatcher()
+	if members == nil || dispatcher == nil {
+		return // another coordinator leads
+	}
 	states := map[transport.WorkerState]int{}
-	for _, b := range c.coordinator.Members.Workers() {
+	for _, b := range members.Workers() {
 		states[b.State]++
-		emit("worker_lane", prometheus.GaugeValue, 1, b.Worker, c.coordinator.Members.Lane(b.Worker))
+		emit("worker_lane", prometheus.GaugeValue, 1, b.Worker, members.Lane(b.Worker))
 		emit("worker_arena_fallbacks", prometheus.GaugeValue, float64(b.Arena.Fallbacks), b.Worker)
 		emit("worker_arena_bytes", prometheus.GaugeValue, float64(b.Arena.Bytes), b.Worker)
 		emit("worker_pages_local", prometheus.GaugeValue, float64(b.Pages.Local), b.Worker)
@@ -128,7 +132,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	for state, n := range states {
 		emit("workers", prometheus.GaugeValue, float64(n), string(state))
 	}
-	for worker, n := range c.coordinator.Dispatcher.Counters() {
+	for worker, n := range dispatcher.Counters() {
 		emit("worker_requests_total", prometheus.CounterValue, float64(n.Requests), worker)
 		emit("worker_failures_total", prometheus.CounterValue, float64(n.Failures), worker)
 		emit("worker_compute_seconds_total", prometheus.CounterValue, n.ComputeTime.Seconds(), worker)

@@ -1,0 +1,185 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/moepool/moepool/coordinator/dispatch"
+	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/coordinator/membership"
+	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/transport"
+)
+
+// ErrNotLeading is what a *NotLeadingError is.
+var ErrNotLeading = errors.New("this coordinator does not lead")
+
+// NotLeadingError ends the requests of a coordinator that doesn't lead, or no longer does. They can be sent again, to the one that does.
+type NotLeadingError struct {
+	Leader string // id of the coordinator that leads; "": none that this one knows of
+}
+
+func (e *NotLeadingError) Error() string {
+	if e.Leader == "" {
+		return "this coordinator does not lead, and it knows of none that does at the moment; send the request again"
+	}
+	return fmt.Sprintf("this coordinator does not lead, coordinator %s does; send the request again", e.Leader)
+}
+
+// Is makes errors.Is(err, ErrNotLeading) true.
+func (e *NotLeadingError) Is(target error) bool { return target == ErrNotLeading }
+
+// Leadership is what a coordinator leads with.
+type Leadership struct {
+	Term    uint64                                                // higher than any former leader's
+	Initial *placement.Plan                                       // what a former leader committed; nil: nothing
+	Commit  func(ctx context.Context, plan *placement.Plan) error // asked before a plan becomes active; may be nil
+}
+
+// office is what exists only while a coordinator leads.
+type office struct {
+	ctx        context.Context // ends with the leadership, with why as its cause
+	leave      context.CancelCauseFunc
+	members    *membership.Members
+	dispatcher *dispatch.Dispatcher
+}
+
+// Lead follows the workers and returns when they are ready; from then on requests are answered, until Resign. After an error, too, Resign
+// ends what was begun. Prepare comes before.
+func (c *Coordinator) Lead(ctx context.Context, l Leadership) error {
+	if err := c.take(ctx, l); err != nil {
+		return err
+	}
+	return c.waitReady(ctx)
+}
+
+// take begins to follow the workers.
+func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
+	o := &c.options
+	held := &office{}
+	held.ctx, held.leave = context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			held.close(err)
+		}
+	}()
+	held.members, err = membership.New(held.ctx, membership.Options{
+		Requester: c.requester, Instance: nuid.Next(), Identity: c.Identity, InMemory: o.InMemory, Tolerant: o.Tolerant, Lane: o.Lane,
+		Model: PlacementModel(c.Checkpoint.Config(), o.ExpertFormat, o.Parts), Term: l.Term, Log: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	held.dispatcher, err = dispatch.New(dispatch.Options{
+		Requester: c.requester, Members: held.members, Parts: o.Parts, Observe: o.ObserveWorker,
+		Snapshot: func() engine.Residency { return held.members.Residency() },
+	})
+	if err != nil {
+		return err
+	}
+	if !c.office.CompareAndSwap(nil, held) {
+		return errors.New("this coordinator leads already")
+	}
+	return nil
+}
+
+func (c *Coordinator) waitReady(ctx context.Context) error {
+	held := c.office.Load()
+	if held == nil {
+		return &NotLeadingError{}
+	}
+	_, err := held.members.WaitReady(ctx, c.options.Workers, func(beats []transport.Beat) { c.progress(Progress{Workers: beats}) })
+	return err
+}
+
+// Resign ends the leadership: requests in progress end with cause, workers are no longer followed. It returns when all of it has ended; Lead
+// may come again. Without a leadership it does nothing.
+func (c *Coordinator) Resign(cause error) {
+	held := c.office.Swap(nil)
+	if held == nil {
+		return
+	}
+	held.leave(cause)
+	c.turn <- struct{}{} // the request in progress has ended
+	held.close(cause)
+	<-c.turn
+}
+
+func (h *office) close(cause error) {
+	h.leave(cause)
+	if h.dispatcher != nil {
+		h.dispatcher.Close()
+	}
+	if h.members != nil {
+		h.members.Close()
+	}
+}
+
+// Members are the workers that this coordinator leads; nil while it doesn't lead.
+func (c *Coordinator) Members() *membership.Members {
+	if held := c.office.Load(); held != nil {
+		return held.members
+	}
+	return nil
+}
+
+// Dispatcher sends their work; nil while the coordinator doesn't lead.
+func (c *Coordinator) Dispatcher() *dispatch.Dispatcher {
+	if held := c.office.Load(); held != nil {
+		return held.dispatcher
+	}
+	return nil
+}
+
+// Ready says whether the coordinator leads and every worker of the placement can be used.
+func (c *Coordinator) Ready() bool {
+	members := c.Members()
+	if members == nil {
+		return false
+	}
+	plan := members.Plan()
+	if plan == nil {
+		return false
+	}
+	for id := range plan.Owned {
+		if members.Lost(id) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// leading gives a context that also ends with the leadership, whose cause it then has; stop must be called.
+func (c *Coordinator) leading(ctx context.Context) (_ context.Context, stop func(), err error) {
+	held := c.office.Load()
+	if held == nil {
+		return nil, nil, &NotLeadingError{}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	watching := context.AfterFunc(held.ctx, func() { cancel(context.Cause(held.ctx)) })
+	return ctx, func() {
+		watching()
+		cancel(nil)
+	}, nil
+}
+
+// leaderExperts are the experts of the workers that the coordinator leads at present.
+type leaderExperts struct{ coordinator *Coordinator }
+
+func (e leaderExperts) Compute(ctx context.Context, call *engine.ExpertCall) (engine.ExpertStats, error) {
+	d := e.coordinator.Dispatcher()
+	if d == nil {
+		return engine.ExpertStats{}, &NotLeadingError{}
+	}
+	return d.Compute(ctx, call)
+}
+
+func (e leaderExperts) Snapshot() engine.Residency {
+	if d := e.coordinator.Dispatcher(); d != nil {
+		return d.Snapshot()
+	}
+	return ResidencyOverride{} // nothing is resident; the step ends with NotLeadingError
+}
