@@ -76,6 +76,7 @@ type fakeWorker struct {
 	epoch       uint64
 	change      workFunc // of the answer; may be nil
 	works, rows int
+	idle        *transport.Result // if set, what it answers, without computing; its memory is reused
 }
 
 type workFunc = func(ctx context.Context, w *transport.Work, r *transport.Result) error
@@ -109,6 +110,9 @@ func (f *fakeWorker) Work(ctx context.Context, w *transport.Work) (*transport.Re
 	f.rows += w.Rows
 	epoch, change := f.epoch, f.change
 	f.mu.Unlock()
+	if f.idle != nil {
+		return f.nothing(w), nil
+	}
 	switch {
 	case w.Term != 7:
 		return nil, &transport.RemoteError{Code: transport.CodeStaleTerm, Message: "term"}
@@ -147,6 +151,21 @@ func (f *fakeWorker) Work(ctx context.Context, w *transport.Work) (*transport.Re
 		}
 	}
 	return r, nil
+}
+
+// nothing is zeros as an answer.
+func (f *fakeWorker) nothing(w *transport.Work) *transport.Result {
+	r := f.idle
+	n := w.Rows * w.Hidden
+	if cap(r.Sum) < n {
+		r.Sum = make([]int64, n)
+	}
+	r.Rows, r.Hidden, r.Sum, r.Parts = w.Rows, w.Hidden, r.Sum[:n], r.Parts[:0]
+	for _, part := range w.Parts[:w.Offsets[1]] { // all rows choose the same
+		r.Parts = append(r.Parts, part)
+	}
+	r.Hits = append(r.Hits[:0], make([]byte, (len(r.Parts)+7)/8)...)
+	return r
 }
 
 func (f *fakeWorker) Assign(context.Context, *transport.Assign) error { return nil }

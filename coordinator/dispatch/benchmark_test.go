@@ -1,0 +1,50 @@
+package dispatch
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/coordinator/router"
+	"github.com/moepool/moepool/transport"
+)
+
+// BenchmarkCompute is the dispatch of one layer to two workers of this process that do no work: what splitting, waiting and adding cost
+// beside the messages themselves.
+func BenchmarkCompute(b *testing.B) {
+	for _, lane := range []string{transport.LaneNATS, transport.LaneLocal} {
+		for _, rows := range []int{1, 64} {
+			b.Run("lane="+lane+"/rows="+map[int]string{1: "1", 64: "64"}[rows], func(b *testing.B) {
+				if lane == transport.LaneLocal && runtime.GOOS != "linux" {
+					b.Skip("the local lane needs Linux")
+				}
+				bench := newLaneBench(b, lane, 1, 2, 0, nil)
+				for _, f := range bench.workers {
+					f.idle = &transport.Result{}
+				}
+				choices := make([]router.Choice, rows)
+				for row := range choices {
+					for i := range int32(8) {
+						choices[row].Experts, choices[row].Weights = append(choices[row].Experts, i), append(choices[row].Weights, 0.125)
+					}
+				}
+				c := testCall(true, 2048, choices)
+				ctx := context.Background()
+				for range 100 {
+					mustCompute(b, bench.dispatcher, ctx, c)
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					mustCompute(b, bench.dispatcher, ctx, c)
+				}
+			})
+		}
+	}
+}
+
+func mustCompute(b *testing.B, d *Dispatcher, ctx context.Context, c *engine.ExpertCall) {
+	if _, err := d.Compute(ctx, c); err != nil {
+		b.Fatal(err)
+	}
+}
