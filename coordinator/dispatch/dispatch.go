@@ -23,6 +23,11 @@ type Members interface {
 	Lost(worker string) error
 	// Unreachable notes that nobody listens to a worker's subject any more.
 	Unreachable(worker string)
+	// Changed is closed at the next change of the plan, or of what Lost says of a worker of it.
+	Changed() <-chan struct{}
+	// Uncovered notes that work waits for these expert parts of a layer, which no usable worker of the plan owns. It must return soon and not
+	// keep parts.
+	Uncovered(layer int, parts []uint32)
 	// Computed notes that these expert parts (expert·parts+part) of a layer are in memory now.
 	Computed(layer int, parts []uint32)
 }

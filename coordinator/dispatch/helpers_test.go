@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,11 +27,13 @@ func testContext(t testing.TB) context.Context {
 // testMembers is a cluster whose plan is set by the test.
 type testMembers struct {
 	mu       sync.Mutex
+	changed  chan struct{}
 	plan     *placement.Plan
 	lost     map[string]error
 	computed map[int][]uint32
 
 	unreachable []string
+	uncovered   [][]uint32
 }
 
 func (m *testMembers) Plan() *placement.Plan {
@@ -41,6 +44,32 @@ func (m *testMembers) Plan() *placement.Plan {
 
 func (m *testMembers) Term() uint64 { return 7 }
 
+func (m *testMembers) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.changed == nil {
+		m.changed = make(chan struct{})
+	}
+	return m.changed
+}
+
+// change changes something that Changed tells.
+func (m *testMembers) change(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+	if m.changed != nil {
+		close(m.changed)
+		m.changed = nil
+	}
+}
+
+func (m *testMembers) Uncovered(layer int, parts []uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.uncovered = append(m.uncovered, slices.Clone(parts))
+}
+
 func (m *testMembers) Lost(worker string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -48,9 +77,7 @@ func (m *testMembers) Lost(worker string) error {
 }
 
 func (m *testMembers) setLost(worker string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lost = map[string]error{worker: err}
+	m.change(func() { m.lost = map[string]error{worker: err} })
 }
 
 func (m *testMembers) Unreachable(worker string) {
