@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 )
 
 // Why a generate request's context ended.
@@ -23,7 +22,6 @@ var (
 // for each stream, to which the client sends signs of life or a cancel, and NATS a note if the client's inbox is gone.
 type generateServer struct {
 	conn      *Conn
-	cluster   string
 	serve     func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)
 	inbox     string
 	requests  chan *nats.Msg
@@ -58,13 +56,13 @@ func ServeGenerate(c *Conn, cluster string, serve func(ctx context.Context, q *G
 		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
 	}
 	s := &generateServer{
-		conn: c, cluster: cluster, serve: serve, inbox: generateStreams(cluster, nuid.Next()), requests: make(chan *nats.Msg, receiveCapacity),
+		conn: c, serve: serve, inbox: nats.NewInbox(), requests: make(chan *nats.Msg, receiveCapacity),
 		controls: make(chan *nats.Msg, receiveCapacity), closing: make(chan struct{}), queue: make(chan *stream, maxQueuedGenerate),
 		sender: newSender(c), streams: map[string]*stream{},
 	}
-	controls, err := c.subscribe(s.inbox+".*", s.controls)
+	controls, err := c.nats.ChanSubscribe(s.inbox+".*", s.controls)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("subscribe the inbox: %w", err)
 	}
 	requests, err := c.nats.ChanQueueSubscribe(generateSubject(cluster), "coordinators", s.requests)
 	if err != nil {
@@ -120,7 +118,7 @@ func (s *generateServer) take(in *receiver, m *nats.Msg) {
 	if err == nil {
 		err = in.decode(&t.request)
 	}
-	if !answerable(s.cluster, m.Reply) {
+	if m.Reply == "" {
 		return
 	}
 	if err != nil {

@@ -53,10 +53,10 @@ type coordinator struct {
 
 func startCoordinator(t *testing.T, s *transport.Server, instance string) *coordinator {
 	t.Helper()
-	return startCoordinatorWith(t, s, instance, false)
+	return startCoordinatorWith(t, s, instance, nil)
 }
 
-func startCoordinatorWith(t *testing.T, s *transport.Server, instance string, lane bool) *coordinator {
+func startCoordinatorWith(t *testing.T, s *transport.Server, instance string, change func(*Options)) *coordinator {
 	t.Helper()
 	c := &coordinator{}
 	var err error
@@ -64,8 +64,8 @@ func startCoordinatorWith(t *testing.T, s *transport.Server, instance string, la
 		t.Fatal(err)
 	}
 	t.Cleanup(c.requester.Close)
-	c.Members, err = New(context.Background(), Options{
-		Requester: c.requester, Instance: instance, Identity: testIdentity, Model: testModel, Term: 7, Lane: lane,
+	o := Options{
+		Requester: c.requester, Instance: instance, Identity: testIdentity, Model: testModel, Term: 7,
 		Log: func(format string, args ...any) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -76,8 +76,11 @@ func startCoordinatorWith(t *testing.T, s *transport.Server, instance string, la
 			defer c.mu.Unlock()
 			c.lost = append(c.lost, worker+": "+reason.Error())
 		},
-	})
-	if err != nil {
+	}
+	if change != nil {
+		change(&o)
+	}
+	if c.Members, err = New(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Members.Close)

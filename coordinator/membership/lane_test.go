@@ -72,7 +72,7 @@ func TestLaneAgreed(t *testing.T) {
 	for _, asked := range []bool{false, true} {
 		s := startServer(t)
 		startWorker(t, s, "w0", "i0", func(w *fakeWorker) { w.lane, w.work = func(*transport.LaneOffer) {}, squares })
-		c := startCoordinatorWith(t, s, "me", asked)
+		c := startCoordinatorWith(t, s, "me", func(o *Options) { o.Lane = asked })
 		if _, err := c.WaitReady(testContext(t), 1, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestLaneRefused(t *testing.T) {
 			t.Parallel()
 			s := startServer(t)
 			startWorker(t, s, "w0", "i0", func(w *fakeWorker) { w.lane, w.work = change, squares })
-			c := startCoordinatorWith(t, s, "me", true)
+			c := startCoordinatorWith(t, s, "me", func(o *Options) { o.Lane = true })
 			if _, err := c.WaitReady(testContext(t), 1, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestLaneBreaks(t *testing.T) {
 	startWorker(t, s, "w0", "i0", func(w *fakeWorker) {
 		w.lane, w.work = func(o *transport.LaneOffer) { o.Address = between.listen(t, o.Address) }, squares
 	})
-	c := startCoordinatorWith(t, s, "me", true)
+	c := startCoordinatorWith(t, s, "me", func(o *Options) { o.Lane = true })
 	if _, err := c.WaitReady(testContext(t), 1, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -19,9 +19,19 @@ type Options struct {
 	Instance  string // random, of this coordinator's process
 	Identity  transport.Identity
 	Model     placement.Model
-	// Term of this coordinator; workers refuse a lower one than they have seen.
+	// Term of this coordinator; workers refuse a lower one than they have seen. Workers that serve a coordinator of a lower term are taken
+	// from it, those of the same or a higher one are left alone.
 	Term uint64
-	// InMemory says that experts must fit into the workers' memory: the plan is checked against what they announce. With arenas,
+	// Placement is what every plan takes into account: Batches and Replicas. Counts and Previous are set here.
+	Placement placement.Options
+	// Initial is the plan that a former leader committed: it is the active one from the start, and its workers are expected back; may be nil.
+	Initial *placement.Plan
+	// Draining are workers that were asked to leave under a former leader.
+	Draining []string
+	// Commit is asked before a plan becomes active; may be nil. An error is said and the plan is asked for again 2 s later, unless the error
+	// is ErrPlanRefused: then another plan is made. It is called from one goroutine at a time, with a deadline.
+	Commit func(ctx context.Context, plan *placement.Plan) error
+	// InMemory says that experts must fit into the workers' memory: plans are checked against what they announce. With arenas,
 	// more than that is only slow.
 	InMemory bool
 	// Tolerant lets a wait go on when a worker is refused: others may come. Without it the wait ends with why.
@@ -40,6 +50,11 @@ func (o *Options) validate() error {
 		return errors.New("membership: a Requester is needed")
 	case !transport.ValidName(o.Instance):
 		return fmt.Errorf("membership: instance %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", o.Instance)
+	case o.Placement.Counts != nil || o.Placement.Previous != nil:
+		return errors.New("membership: Placement.Counts and Placement.Previous must not be given")
+	}
+	if err := fits(o.Initial, o.Model); err != nil {
+		return err
 	}
 	if o.Log == nil {
 		o.Log = func(string, ...any) {}
@@ -50,20 +65,44 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Members follows the cluster's workers. It implements dispatch.Members.
+// fits says why a former leader's plan is none of this model; nil is none.
+func fits(plan *placement.Plan, m placement.Model) error {
+	if plan == nil {
+		return nil
+	}
+	if len(plan.Owners) != len(m.Layers) {
+		return fmt.Errorf("membership: the former leader's placement has %d layers, the model has %d with experts", len(plan.Owners), len(m.Layers))
+	}
+	for _, layer := range m.Layers {
+		if n := len(plan.Owners[layer]); n != m.Experts*m.Parts {
+			return fmt.Errorf("membership: the former leader's placement has %d expert parts in layer %d, the model has %d", n, layer, m.Experts*m.Parts)
+		}
+	}
+	return nil
+}
+
+// Members follows the cluster's workers and decides on their placement. It implements dispatch.Members.
 type Members struct {
 	o         Options
 	ctx       context.Context
 	cancel    context.CancelFunc
 	stopBeats func()
+	announce  chan struct{} // has room for one: the coordinator's beat is due at once
 	done      sync.WaitGroup
+	routing   *routing
 
 	mu      sync.Mutex
 	table   *table
 	ledger  *ledger
-	changed chan struct{}     // closed at each change, then replaced
+	news    chan struct{}     // closed at each beat and tick, then replaced
+	changed chan struct{}     // closed when the active plan or a worker's usability changes, then replaced
+	counts  map[int][]float64 // given to Rebalance; nil: what was observed
 	noLane  map[string]string // worker → why its lane is not used though it was asked for
+	events  events
 	closed  bool
+
+	reason     string // what the active plan was made for
+	bytesMoved int64  // by it
 }
 
 // New begins to follow beats and to send the coordinator's own, until ctx ends or Close.
@@ -71,8 +110,10 @@ func New(ctx context.Context, o Options) (*Members, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	m := &Members{o: o, table: newTable(o.Instance, o.Identity, o.Term), ledger: newLedger(o.Model), changed: make(chan struct{}),
-		noLane: map[string]string{}}
+	m := &Members{o: o, table: newTable(o.Instance, o.Identity, o.Term, o.Initial, o.Draining), ledger: newLedger(o.Model), routing: newRouting(o.Model),
+		announce: make(chan struct{}, 1), news: make(chan struct{}), changed: make(chan struct{}), noLane: map[string]string{}}
+	m.table.inMemory = o.InMemory
+	m.ledger.place(o.Initial)
 	m.ctx, m.cancel = context.WithCancel(ctx)
 	m.done.Add(1)
 	go m.run()
@@ -98,24 +139,27 @@ func (m *Members) Close() {
 // run is the goroutine of the clock.
 func (m *Members) run() {
 	defer m.done.Done()
-	tick := time.NewTicker(transport.ProgressInterval)
+	tick := time.NewTicker(transport.ProgressInterval / ticksPerSecond)
 	defer tick.Stop()
 	own := &transport.CoordinatorBeat{Instance: m.o.Instance, Term: m.o.Term, Identity: m.o.Identity}
 	failing := false
-	for {
-		m.mu.Lock()
-		if plan := m.table.plan; plan != nil {
-			own.Epoch = plan.Epoch
+	for ticks := 0; ; {
+		if ticks%ticksPerSecond == 0 {
+			if plan := m.Plan(); plan != nil {
+				own.Epoch = plan.Epoch
+			}
+			err := m.o.Requester.CoordinatorBeat(own)
+			if err != nil && !failing {
+				m.o.Log("the coordinator's beat can't be sent: %v", err)
+			}
+			failing = err != nil
 		}
-		m.mu.Unlock()
-		err := m.o.Requester.CoordinatorBeat(own)
-		if err != nil && !failing {
-			m.o.Log("the coordinator's beat can't be sent: %v", err)
-		}
-		failing = err != nil
 		select {
 		case <-tick.C:
-			m.change(func() []action { return m.table.tick() })
+			ticks++
+			m.change(m.table.tick)
+		case <-m.announce:
+			ticks = 0
 		case <-m.ctx.Done():
 			return
 		}
@@ -126,8 +170,8 @@ func (m *Members) run() {
 func (m *Members) beat(b *transport.Beat) {
 	m.change(func() []action {
 		out := m.table.beat(b)
-		if w := m.table.members[b.Worker]; w != nil && w.beat.Instance == b.Instance && len(b.Resident) > 0 && m.table.plan != nil {
-			m.ledger.report(m.table.plan.Owned[b.Worker], b.Resident)
+		if w := m.table.members[b.Worker]; w != nil && w.lost == "" && w.beat.Instance == b.Instance {
+			m.ledger.report(b.Worker, b.Resident)
 		}
 		return out
 	})
@@ -141,50 +185,116 @@ func (m *Members) change(f func() []action) {
 		return
 	}
 	actions := f()
-	var lost []action
-	for _, a := range actions {
-		switch a.kind {
-		case actAddress:
-			m.o.Requester.Address(a.worker, a.instance)
-		case actLost:
-			if m.table.planned(a.worker) {
-				m.ledger.forget(m.table.plan.Owned[a.worker])
-			}
-			lost = append(lost, a)
-		case actAssign:
-			m.send(a, m.assignment(a.worker), m.table.members[a.worker].beat.Lane)
-		case actRefuse:
-			m.send(a, nil, transport.LaneOffer{})
-		}
+	for i := 0; i < len(actions); i++ {
+		actions = append(actions, m.act(&actions[i])...)
 	}
-	close(m.changed)
-	m.changed = make(chan struct{})
+	close(m.news)
+	m.news = make(chan struct{})
+	if m.table.moved {
+		m.table.moved = false
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+	said := make([]string, len(actions))
+	for i := range actions {
+		said[i] = m.note(&actions[i])
+	}
 	m.mu.Unlock()
-	for _, a := range actions {
-		switch a.kind {
-		case actLog:
-			m.o.Log("worker %s %s", a.worker, a.reason)
-		case actRefuse:
-			m.o.Log("worker %s is refused: %s", a.worker, a.reason)
+	for i := range actions {
+		if said[i] != "" {
+			m.o.Log("%s", said[i])
 		}
-	}
-	for _, a := range lost {
-		m.o.Log("worker %s can't be used any more: %s", a.worker, a.reason)
-		m.o.OnLost(a.worker, errors.New(a.reason))
+		if a := &actions[i]; a.kind == actLost {
+			m.o.OnLost(a.worker, errors.New(a.reason))
+		}
 	}
 }
 
-// send sends an assignment or, without one, a refusal, from a goroutine of its own; callers hold mu.
-func (m *Members) send(a action, assign *transport.Assign, lane transport.LaneOffer) {
+// act does one thing and gives what follows from it; callers hold mu.
+func (m *Members) act(a *action) []action {
+	switch a.kind {
+	case actAddress:
+		m.o.Requester.Address(a.worker, a.instance)
+	case actLost:
+		m.ledger.forget(a.worker)
+	case actCompute:
+		m.compute(a.pending)
+	case actCommit:
+		if m.o.Commit == nil {
+			return m.table.committed(a.pending, nil)
+		}
+		m.commit(a.pending)
+	case actActivate:
+		m.reason, m.bytesMoved = a.reason, m.moved(a.plan, a.pending.before)
+		m.ledger.place(a.plan)
+		select {
+		case m.announce <- struct{}{}:
+		default:
+		}
+	case actAssign:
+		m.assign(*a, m.table.members[a.worker].beat.Lane)
+	case actRefuse, actDrain:
+		m.tell(*a)
+	}
+	return nil
+}
+
+// compute computes a plan in a goroutine of its own; callers hold mu.
+func (m *Members) compute(p *pending) {
+	o := m.o.Placement
+	o.Previous, o.Counts = p.before, m.counts
+	if m.counts = nil; o.Counts == nil {
+		o.Counts = m.routing.snapshot()
+	}
 	m.done.Add(1)
 	go func() {
 		defer m.done.Done()
-		if assign == nil {
-			if err := m.o.Requester.Refuse(m.ctx, a.worker, a.instance, &transport.Refuse{Reason: a.reason}); err != nil && m.ctx.Err() == nil {
-				m.o.Log("worker %s could not be told that it is refused: %v", a.worker, err)
-			}
+		plan, err := placement.Compute(p.epoch, m.o.Model, p.workers, o)
+		m.change(func() []action { return m.table.computed(p, plan, err) })
+	}()
+}
+
+// commitTimeout is how long a commit may take.
+const commitTimeout = 10 * time.Second
+
+// commit asks whether a plan may become active, in a goroutine of its own; callers hold mu.
+func (m *Members) commit(p *pending) {
+	m.done.Add(1)
+	go func() {
+		defer m.done.Done()
+		ctx, cancel := context.WithTimeoutCause(m.ctx, commitTimeout, fmt.Errorf("no answer within %s", commitTimeout))
+		defer cancel()
+		err := m.o.Commit(ctx, p.plan)
+		if m.ctx.Err() != nil {
 			return
 		}
+		m.change(func() []action { return m.table.committed(p, err) })
+	}()
+}
+
+// tell sends a refusal, or that a worker may leave, from a goroutine of its own; callers hold mu.
+func (m *Members) tell(a action) {
+	m.done.Add(1)
+	go func() {
+		defer m.done.Done()
+		what, err := "that it is refused", error(nil)
+		if a.kind == actDrain {
+			what, err = "that it may leave", m.o.Requester.Drain(m.ctx, a.worker)
+		} else {
+			err = m.o.Requester.Refuse(m.ctx, a.worker, a.instance, &transport.Refuse{Reason: a.reason})
+		}
+		if err != nil && m.ctx.Err() == nil {
+			m.o.Log("worker %s could not be told %s: %v", a.worker, what, err)
+		}
+	}()
+}
+
+// assign sends a worker its part of a plan, from a goroutine of its own; callers hold mu.
+func (m *Members) assign(a action, lane transport.LaneOffer) {
+	assign := m.assignment(a.worker, a.plan)
+	m.done.Add(1)
+	go func() {
+		defer m.done.Done()
 		if m.o.Lane { // before the worker can be ready
 			m.useLane(a, lane)
 		}
@@ -195,8 +305,7 @@ func (m *Members) send(a action, assign *transport.Assign, lane transport.LaneOf
 		m.o.Log("assignment: %v", err)
 		if remote := (*transport.RemoteError)(nil); errors.As(err, &remote) && remote.Code != transport.CodeNotReady {
 			m.change(func() []action {
-				m.table.failures[a.worker] = fmt.Sprintf("does not take its assignment: %s: %s", remote.Code, remote.Message)
-				return nil
+				return m.table.deny(a.worker, a.instance, a.plan, fmt.Sprintf("does not take its assignment: %s: %s", remote.Code, remote.Message))
 			})
 		}
 	}()
@@ -215,10 +324,13 @@ func (m *Members) useLane(a action, offer transport.LaneOffer) {
 }
 
 func (m *Members) withoutLane(worker, why string) {
-	m.o.Log("warning: worker %s: %s", worker, why)
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	said := m.noLane[worker] == why
 	m.noLane[worker] = why
+	m.mu.Unlock()
+	if !said {
+		m.o.Log("warning: worker %s: %s", worker, why)
+	}
 }
 
 // LaneProblem says why a worker's work goes over NATS though the local lane was asked for; "" if it does not, or was not.
@@ -234,73 +346,12 @@ func (m *Members) LaneProblem(worker string) string {
 // Lane is how work goes to a worker: transport.LaneNATS or transport.LaneLocal.
 func (m *Members) Lane(worker string) string { return m.o.Requester.Lane(worker) }
 
-// assignment is what the plan gives a worker; callers hold mu.
-func (m *Members) assignment(worker string) *transport.Assign {
-	owned := m.table.plan.Owned[worker]
-	a := &transport.Assign{Coordinator: m.o.Instance, Epoch: m.table.plan.Epoch, Term: m.o.Term, Identity: m.o.Identity}
+// assignment is what a plan gives a worker.
+func (m *Members) assignment(worker string, plan *placement.Plan) *transport.Assign {
+	owned := plan.Owned[worker]
+	a := &transport.Assign{Coordinator: m.o.Instance, Epoch: plan.Epoch, Term: m.o.Term, Identity: m.o.Identity}
 	for _, layer := range slices.Sorted(maps.Keys(owned)) {
 		a.Layers = append(a.Layers, transport.LayerParts{Layer: layer, Parts: owned[layer]})
 	}
 	return a
-}
-
-// Fail reports that a worker's process has ended: it is lost until another process takes its id, and a WaitReady ends.
-func (m *Members) Fail(worker string, err error) {
-	m.change(func() []action { return m.table.fail(worker, err.Error()) })
-}
-
-// Unreachable reports that nobody listens to a worker's subject: its process has ended or lost its connection. It is lost until
-// a beat comes.
-func (m *Members) Unreachable(worker string) {
-	m.change(func() []action { return m.table.unreachable(worker) })
-}
-
-// Plan is the present placement, nil before the first.
-func (m *Members) Plan() *placement.Plan {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.table.plan
-}
-
-// Term is the coordinator's.
-func (m *Members) Term() uint64 { return m.o.Term }
-
-// Lost says why a worker can't be used at present, nil if it can.
-func (m *Members) Lost(worker string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.table.usable(worker)
-}
-
-// Computed notes that these expert parts of a layer are in memory now.
-func (m *Members) Computed(layer int, parts []uint32) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, item := range parts {
-		m.ledger.set(layer, item, true)
-	}
-}
-
-// Residency is a snapshot of which expert parts are in memory.
-func (m *Members) Residency() *Residency {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.ledger.take()
-}
-
-// Workers gives the last beat of every worker that is there, in order of ids.
-func (m *Members) Workers() []transport.Beat {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.workers()
-}
-
-func (m *Members) workers() []transport.Beat {
-	var beats []transport.Beat
-	for _, id := range slices.Sorted(maps.Keys(m.table.members)) {
-		if w := m.table.members[id]; w.lost == "" {
-			beats = append(beats, w.beat)
-		}
-	}
-	return beats
 }

@@ -142,8 +142,7 @@ func TestWaitEnds(t *testing.T) {
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
-	c := startCoordinator(t, s, "me")
-	c.o.InMemory = true
+	c := startCoordinatorWith(t, s, "me", func(o *Options) { o.InMemory = true })
 	w := startWorker(t, s, "w0", "i0", func(w *fakeWorker) { w.beat.Capacity = 799 })
 	if _, err := c.WaitReady(testContext(t), 1, nil); err == nil || !strings.Contains(err.Error(), "needs 800 bytes for its experts and has 799") {
 		t.Fatal(err)
@@ -155,7 +154,7 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// TestSilentWorker: a worker that stops beating is lost after 5 s, which is told; its experts are in nobody's memory then. Restarted, it
+// TestSilentWorker: a worker that stops beating is lost after 3 s, which is told; its experts are in nobody's memory then. Restarted, it
 // is assigned again and usable.
 func TestSilentWorker(t *testing.T) {
 	t.Parallel()
@@ -166,7 +165,7 @@ func TestSilentWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop()
-	waitFor(t, "lost", func() bool { return c.heard("w0: no beat for 5 s") })
+	waitFor(t, "lost", func() bool { return c.heard("w0: no beat for 3 s") })
 	if err := c.Lost("w0"); err == nil || c.Residency().Resident(1, 0) || len(c.Workers()) != 0 {
 		t.Fatal(err)
 	}

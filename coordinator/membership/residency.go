@@ -28,16 +28,21 @@ func (r *Residency) ResidentPart(layer int, expert int32, part int) bool {
 	return expert >= 0 && item/64 < len(bits) && bits[item/64]>>(item%64)&1 != 0
 }
 
-// ledger is the residency that is kept up to date: from beats, and from what was computed.
+// ledger is the residency that is kept up to date: from beats, and from what was computed. An expert part is resident if one of its owners
+// has it in memory.
 type ledger struct {
 	Residency
-	snapshot *Residency // nil after a change
+	words    int // of 64 bits, of a layer
+	plan     *placement.Plan
+	reports  map[string]map[int][]uint64 // worker → layer → what it has in memory, owned or not
+	snapshot *Residency                  // nil after a change
 }
 
 func newLedger(m placement.Model) *ledger {
-	l := &ledger{Residency: Residency{parts: m.Parts, layers: make(map[int][]uint64, len(m.Layers))}}
+	l := &ledger{Residency: Residency{parts: m.Parts, layers: make(map[int][]uint64, len(m.Layers))}, words: (m.Experts*m.Parts + 63) / 64,
+		reports: map[string]map[int][]uint64{}}
 	for _, layer := range m.Layers {
-		l.layers[layer] = make([]uint64, (m.Experts*m.Parts+63)/64)
+		l.layers[layer] = make([]uint64, l.words)
 	}
 	return l
 }
@@ -55,29 +60,129 @@ func (l *ledger) take() *Residency {
 }
 
 func (l *ledger) set(layer int, item uint32, resident bool) {
-	bits := l.layers[layer]
+	if put(l.layers[layer], item, resident) {
+		l.snapshot = nil
+	}
+}
+
+// put sets a bit and says whether that changed it.
+func put(bits []uint64, item uint32, on bool) bool {
 	at, bit := int(item/64), uint64(1)<<(item%64)
-	if at >= len(bits) || (bits[at]&bit != 0) == resident {
-		return
+	if at >= len(bits) || (bits[at]&bit != 0) == on {
+		return false
 	}
 	bits[at] ^= bit
-	l.snapshot = nil
+	return true
 }
 
-// report takes a worker's own bitmaps, of the parts that it owns; layers that it doesn't name stay as they are.
-func (l *ledger) report(owned map[int][]uint32, resident []transport.LayerBitmap) {
-	for _, b := range resident {
-		for _, item := range owned[b.Layer] {
-			l.set(b.Layer, item, int(item/8) < len(b.Bits) && b.Bits[item/8]>>(item%8)&1 != 0)
+func has(bits []uint64, item uint32) bool {
+	at := int(item / 64)
+	return at < len(bits) && bits[at]>>(item%64)&1 != 0
+}
+
+// place takes a plan, which says whose reports count.
+func (l *ledger) place(plan *placement.Plan) {
+	if plan == nil {
+		return
+	}
+	l.plan = plan
+	for layer := range l.layers {
+		for item := range plan.Owners[layer] {
+			l.look(layer, uint32(item))
 		}
 	}
 }
 
-// forget notes that a worker's parts are in nobody's memory.
-func (l *ledger) forget(owned map[int][]uint32) {
-	for layer, items := range owned {
+// look finds out whether one of an expert part's owners has it.
+func (l *ledger) look(layer int, item uint32) {
+	resident := false
+	if owners := l.plan.Owners[layer]; int(item) < len(owners) {
+		for _, worker := range owners[item] {
+			resident = resident || has(l.reports[worker][layer], item)
+		}
+	}
+	l.set(layer, item, resident)
+}
+
+// report takes a worker's own bitmaps; layers that it doesn't name stay as they are.
+func (l *ledger) report(worker string, resident []transport.LayerBitmap) {
+	for i := range resident {
+		b := &resident[i]
+		bits := l.of(worker, b.Layer)
+		if bits == nil {
+			continue // no layer with experts
+		}
+		clear(bits)
+		for at, octet := range b.Bits[:min(len(b.Bits), 8*len(bits))] {
+			bits[at/8] |= uint64(octet) << (at % 8 * 8)
+		}
+		l.lookAll(worker, b.Layer)
+	}
+}
+
+// of is a worker's report of a layer, nil if there is no such layer.
+func (l *ledger) of(worker string, layer int) []uint64 {
+	if l.layers[layer] == nil {
+		return nil
+	}
+	layers := l.reports[worker]
+	if layers == nil {
+		layers = map[int][]uint64{}
+		l.reports[worker] = layers
+	}
+	if layers[layer] == nil {
+		layers[layer] = make([]uint64, l.words)
+	}
+	return layers[layer]
+}
+
+func (l *ledger) lookAll(worker string, layer int) {
+	if l.plan == nil {
+		return
+	}
+	for _, item := range l.plan.Owned[worker][layer] {
+		l.look(layer, item)
+	}
+}
+
+// computed notes expert parts that one of their owners, it is not said which, has in memory now.
+func (l *ledger) computed(layer int, items []uint32) {
+	for _, item := range items {
+		if has(l.layers[layer], item) {
+			continue
+		}
+		l.set(layer, item, true)
+		if l.plan == nil || int(item) >= len(l.plan.Owners[layer]) {
+			continue
+		}
+		for _, worker := range l.plan.Owners[layer][item] { // those that have it not will say so
+			put(l.of(worker, layer), item, true)
+		}
+	}
+}
+
+// forget notes that a worker has nothing in memory.
+func (l *ledger) forget(worker string) {
+	delete(l.reports, worker)
+	if l.plan != nil {
+		for layer := range l.plan.Owned[worker] {
+			l.lookAll(worker, layer)
+		}
+	}
+}
+
+// resident counts the owned expert parts of a worker that it has in memory.
+func (l *ledger) resident(worker string) (parts int) {
+	if l.plan == nil {
+		return 0
+	}
+	for layer, items := range l.plan.Owned[worker] {
+		bits := l.reports[worker][layer]
 		for _, item := range items {
-			l.set(layer, item, false)
+			if has(bits, item) {
+				parts++
+			}
 		}
 	}
+	return parts
 }

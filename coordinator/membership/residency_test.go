@@ -19,12 +19,13 @@ func TestResidency(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLedger(m)
+	l.place(plan)
 	before := l.take()
-	l.report(plan.Owned["a"], []transport.LayerBitmap{{Layer: 2, Bits: []byte{0xff}}, {Layer: 9, Bits: []byte{0xff}}})
+	l.report("a", []transport.LayerBitmap{{Layer: 2, Bits: []byte{0xff}}, {Layer: 9, Bits: []byte{0xff}}})
 	if s := l.take(); s.Resident(2, 0) || !s.ResidentPart(2, 0, 0) || s.ResidentPart(2, 0, 1) || before.ResidentPart(2, 0, 0) {
 		t.Fatal("after a's report")
 	}
-	l.report(plan.Owned["b"], []transport.LayerBitmap{{Layer: 2, Bits: []byte{0b001010}}}) // part 1 of experts 0 and 1
+	l.report("b", []transport.LayerBitmap{{Layer: 2, Bits: []byte{0b001010}}}) // part 1 of experts 0 and 1
 	s := l.take()
 	for expert, want := range []bool{true, true, false} {
 		if s.Resident(2, int32(expert)) != want {
@@ -42,11 +43,11 @@ func TestResidency(t *testing.T) {
 	if !l.take().Resident(2, 2) || s.Resident(2, 2) {
 		t.Error("after a computation")
 	}
-	l.report(plan.Owned["b"], []transport.LayerBitmap{{Layer: 2, Bits: nil}})
+	l.report("b", []transport.LayerBitmap{{Layer: 2, Bits: nil}})
 	if s := l.take(); s.ResidentPart(2, 0, 1) || !s.ResidentPart(2, 0, 0) {
 		t.Error("after an empty bitmap")
 	}
-	l.forget(plan.Owned["a"])
+	l.forget("a")
 	if l.take().ResidentPart(2, 0, 0) {
 		t.Error("after the loss of a")
 	}

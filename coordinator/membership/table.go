@@ -10,60 +10,77 @@ import (
 	"github.com/moepool/moepool/transport"
 )
 
-// Seconds, which are ticks of the table.
+// ticksPerSecond is how often the table's clock moves.
+const ticksPerSecond = 4
+
+// Times, in ticks.
 const (
-	silenceTicks = 5 // without a beat: lost
-	rivalTicks   = 3 // the holder of an id is silent for so long after another process has claimed it: replaced
-	repeatTicks  = 5 // between two refusals, or two assignments, of one process
+	silenceTicks = 3 * ticksPerSecond   // without a beat: lost
+	rivalTicks   = 2 * ticksPerSecond   // the holder of an id is silent for so long while another process claims it: replaced
+	repeatTicks  = 5 * ticksPerSecond   // between two refusals, assignments or drains of one process
+	forgetTicks  = 600 * ticksPerSecond // a lost worker that no plan names is forgotten
 )
-
-// actionKind is what the table wants done.
-type actionKind uint8
-
-const (
-	actAddress actionKind = iota + 1 // work for the id goes to instance from now on
-	actRefuse                        // tell instance why; also log it
-	actAssign                        // send the worker its part of the plan
-	actLost                          // the worker can't be used any more, for reason
-	actLog                           // reason, for a person
-)
-
-type action struct {
-	kind     actionKind
-	worker   string
-	instance string
-	reason   string
-}
 
 // member is one worker id.
 type member struct {
-	beat     transport.Beat // the last one of the instance that holds the id
-	quiet    int            // ticks since then
-	lost     string         // why it can't be used; "" if it is there
-	rival    string         // another instance that claims the id
-	waiting  int            // ticks until an assignment may be sent again
-	reported string         // why it failed, said once
+	beat      transport.Beat  // the last one of the instance that holds the id
+	quiet     int             // ticks since then
+	present   int             // ticks since it was admitted
+	lost      string          // why it can't be used; "" if it is there
+	lostFor   int             // ticks since it was lost
+	losses    int             // how often it was lost, lately
+	unseen    bool            // only known from the plan that a former leader left
+	dead      bool            // its process has ended for certain
+	draining  bool            // it leaves: it said so, or was asked to
+	denied    string          // why it doesn't take an assignment
+	rival     *transport.Beat // another instance that claims the id; nil: none
+	waiting   int             // ticks until an assignment may be sent again
+	drainWait int             // ticks until it may be told again that it can leave
+	reported  string          // why it failed, said once
+	usable    bool            // at the last look
 }
 
-// table is the pure state of the cluster's workers.
+// table is the pure state of the cluster's workers and of the plans over them (plans.go): no clock, no network.
 type table struct {
 	instance string // of this coordinator
 	identity transport.Identity
 	term     uint64
-	plan     *placement.Plan
 	members  map[string]*member
 	refused  map[string]int    // instance → ticks until it is told again
 	foreign  map[string]string // worker that serves another coordinator → which
 	dead     map[string]bool   // instances whose process has ended: beats of theirs are late
 	failures map[string]string // reported from outside, or why a worker was refused or failed: ends a wait
+
+	plans
 }
 
-func newTable(instance string, identity transport.Identity, term uint64) *table {
-	return &table{instance: instance, identity: identity, term: term, members: map[string]*member{}, refused: map[string]int{},
+// newTable begins with a plan that a former leader committed, or nil; its workers are expected back.
+//
+// draining are ids that were asked to leave before.
+func newTable(instance string, identity transport.Identity, term uint64, initial *placement.Plan, draining []string) *table {
+	t := &table{instance: instance, identity: identity, term: term, members: map[string]*member{}, refused: map[string]int{},
 		foreign: map[string]string{}, dead: map[string]bool{}, failures: map[string]string{}}
+	if initial != nil {
+		t.active, t.epoch = initial, initial.Epoch
+		for id := range initial.Owned {
+			t.members[id] = unseen(id)
+		}
+	}
+	for _, id := range draining {
+		if t.members[id] == nil {
+			t.members[id] = unseen(id)
+		}
+		t.members[id].draining = true
+	}
+	return t
 }
 
-// beat takes a worker's beat.
+// unseen is a worker that is known by its id only.
+func unseen(id string) *member {
+	return &member{beat: transport.Beat{Worker: id}, lost: "it has not been seen yet", unseen: true}
+}
+
+// beat takes a worker's beat, which it keeps.
 func (t *table) beat(b *transport.Beat) []action {
 	if why := t.identity.Mismatch("coordinator", b.Identity, "worker "+b.Worker); why != "" {
 		out := t.refuse(b, why)
@@ -77,58 +94,89 @@ func (t *table) beat(b *transport.Beat) []action {
 	}
 	m := t.members[b.Worker]
 	if m != nil && m.lost == "" && m.beat.Instance != b.Instance {
-		if m.beat.State != transport.StateDraining {
-			m.rival = b.Instance // whether the holder still lives is seen from its next beat, or from silence
-			return nil
-		}
-		return append(t.lose(b.Worker, "it has left"), t.beat(b)...)
+		m.rival = b // whether the holder still lives is seen from its next beat, or from silence
+		return nil
 	}
-	if b.Coordinator != "" && b.Coordinator != t.instance {
+	if b.Coordinator != "" && b.Coordinator != t.instance && b.Term >= t.term {
 		return t.serves(b, m)
 	}
 	delete(t.foreign, b.Worker)
 	var out []action
 	if m == nil || m.lost != "" {
-		if b.State == transport.StateDraining {
+		if hasLeft(b) {
 			return nil
 		}
 		out = t.admit(b)
 		m = t.members[b.Worker]
 	}
+	news := len(out) > 0 || differs(&m.beat, b)
 	m.beat, m.quiet = *b, 0
-	if m.rival != "" {
-		out = append(out, t.refuse(&transport.Beat{Worker: b.Worker, Instance: m.rival},
-			fmt.Sprintf("the worker id %s is held by another process (%s, pid %d)", b.Worker, b.Host, b.PID))...)
-		m.rival = ""
+	if m.rival != nil {
+		out = append(out, t.refuse(m.rival, fmt.Sprintf("the worker id %s is held by another process (%s, pid %d)", b.Worker, b.Host, b.PID))...)
+		m.rival = nil
 	}
-	switch b.State {
-	case transport.StateFailed:
-		if why := "failed: " + b.Error; m.reported != why {
-			m.reported, t.failures[b.Worker] = why, why
-			out = append(out, action{kind: actLost, worker: b.Worker, instance: b.Instance, reason: why})
-		}
-		return out
-	case transport.StateDraining:
+	switch {
+	case hasLeft(b):
 		return append(out, t.lose(b.Worker, "it is leaving")...)
+	case b.State == transport.StateDraining && !m.draining:
+		m.draining = true
+		out = append(out, action{kind: actLog, event: EventDraining, worker: b.Worker, instance: b.Instance, reason: "wants to leave"})
+	case b.State == transport.StateFailed:
+		out = append(out, t.failed(b, m)...)
 	}
-	return append(out, t.assign(b.Worker)...)
+	t.look(b.Worker)
+	if !news {
+		return append(out, t.order(b.Worker)...)
+	}
+	return append(out, t.decide()...)
+}
+
+// hasLeft says whether a beat is the last word of a process: it ends and computes nothing any more.
+func hasLeft(b *transport.Beat) bool {
+	return b.State == transport.StateDraining && len(b.Serves) == 0
+}
+
+// differs says whether a beat tells something that decisions depend on.
+func differs(a, b *transport.Beat) bool {
+	return a.State != b.State || a.Epoch != b.Epoch || a.Term != b.Term || a.Coordinator != b.Coordinator || a.Instance != b.Instance ||
+		!slices.Equal(a.Serves, b.Serves)
+}
+
+// failed notes that a worker can't load what it was assigned; what it serves it goes on serving.
+func (t *table) failed(b *transport.Beat, m *member) []action {
+	why := "failed: " + b.Error
+	if m.reported == why {
+		return nil
+	}
+	m.reported, t.failures[b.Worker] = why, why
+	if t.can(m) {
+		return []action{{kind: actLog, event: EventFailed, worker: b.Worker, instance: b.Instance, reason: why}}
+	}
+	return []action{{kind: actLost, event: EventFailed, worker: b.Worker, instance: b.Instance, reason: why}}
 }
 
 // admit makes an instance the holder of its id.
 func (t *table) admit(b *transport.Beat) []action {
-	t.members[b.Worker] = &member{beat: *b}
+	m := &member{beat: *b}
+	if old := t.members[b.Worker]; old != nil {
+		m.losses = old.losses
+		// The same process after a while out of reach: what was asked of it still holds. A mark without a process waits for the first.
+		m.draining = old.draining && (old.beat.Instance == b.Instance || old.unseen)
+	}
+	t.members[b.Worker] = m
 	delete(t.failures, b.Worker)
-	what := "registered"
+	what, event := "registered", EventJoined
 	if t.planned(b.Worker) {
-		what = "is back"
+		what, event = "is back", EventBack
 	}
 	return []action{
 		{kind: actAddress, worker: b.Worker, instance: b.Instance},
-		{kind: actLog, worker: b.Worker, instance: b.Instance, reason: fmt.Sprintf("%s (%s, node %d, pid %d)", what, b.Host, b.Node, b.PID)},
+		{kind: actLog, event: event, worker: b.Worker, instance: b.Instance,
+			reason: fmt.Sprintf("%s (%s, node %d, pid %d)", what, b.Host, b.Node, b.PID)},
 	}
 }
 
-// serves deals with a worker of another coordinator.
+// serves deals with a worker of another coordinator, of the same or a higher term.
 func (t *table) serves(b *transport.Beat, m *member) []action {
 	if m != nil && m.lost == "" {
 		return t.lose(b.Worker, "serves another coordinator now ("+b.Coordinator+")")
@@ -147,38 +195,33 @@ func (t *table) refuse(b *transport.Beat, why string) []action {
 		return nil
 	}
 	t.refused[b.Instance+" "+b.Worker] = repeatTicks
-	return []action{{kind: actRefuse, worker: b.Worker, instance: b.Instance, reason: why}}
+	return []action{{kind: actRefuse, event: EventRefused, worker: b.Worker, instance: b.Instance, reason: why}}
 }
 
-// assign gives a worker its part of the plan if it doesn't have it yet.
-func (t *table) assign(worker string) []action {
-	m := t.members[worker]
-	if !t.planned(worker) || m.lost != "" || m.waiting > 0 {
-		return nil
-	}
-	if b := &m.beat; b.Coordinator == t.instance && b.Epoch == t.plan.Epoch && b.Term == t.term {
-		return nil
-	}
-	m.waiting = repeatTicks
-	return []action{{kind: actAssign, worker: worker, instance: m.beat.Instance}}
-}
-
-func (t *table) planned(worker string) bool {
-	if t.plan == nil {
-		return false
-	}
-	_, ok := t.plan.Owned[worker]
-	return ok
-}
-
-// lose notes that a worker can't be used.
+// lose notes that a worker can't be used, and what follows from it.
 func (t *table) lose(worker, why string) []action {
-	m := t.members[worker]
-	m.lost, m.rival = why, ""
-	return []action{{kind: actLost, worker: worker, instance: m.beat.Instance, reason: why}}
+	return append(t.drop(worker, why), t.decide()...)
 }
 
-// tick is one second.
+// drop notes that a worker can't be used; a process that waits for its id takes it.
+func (t *table) drop(worker, why string) []action {
+	m := t.members[worker]
+	rival := m.rival
+	m.lost, m.rival, m.lostFor = why, nil, 0
+	m.losses++
+	event := EventLost
+	if m.draining {
+		event = EventDrained
+	}
+	t.look(worker)
+	out := []action{{kind: actLost, event: event, worker: worker, instance: m.beat.Instance, reason: why}}
+	if rival != nil {
+		out = append(out, t.beat(rival)...)
+	}
+	return out
+}
+
+// tick is a quarter of a second.
 func (t *table) tick() []action {
 	var out []action
 	for key := range t.refused {
@@ -188,26 +231,33 @@ func (t *table) tick() []action {
 	}
 	for _, worker := range slices.Sorted(maps.Keys(t.members)) {
 		m := t.members[worker]
-		m.waiting = max(0, m.waiting-1)
+		m.waiting, m.drainWait = max(0, m.waiting-1), max(0, m.drainWait-1)
 		if m.lost != "" {
+			if m.lostFor++; m.lostFor > forgetTicks && !t.planned(worker) && !(m.draining && m.unseen) {
+				delete(t.members, worker)
+			}
 			continue
 		}
 		m.quiet++
+		if m.present++; m.present > forgetTicks {
+			m.losses = 0
+		}
 		switch {
-		case m.rival != "" && m.quiet > rivalTicks:
-			out = append(out, t.lose(worker, "another process took its id")...)
+		case m.rival != nil && m.quiet > rivalTicks:
+			out = append(out, t.drop(worker, "another process took its id")...)
 		case m.quiet > silenceTicks:
-			out = append(out, t.lose(worker, fmt.Sprintf("no beat for %d s", silenceTicks))...)
+			out = append(out, t.drop(worker, fmt.Sprintf("no beat for %d s", silenceTicks/ticksPerSecond))...)
 		}
 	}
-	return out
+	t.pass()
+	return append(out, t.decide()...)
 }
 
 // fail notes that a worker's process has ended, or can't go on.
 func (t *table) fail(worker, why string) []action {
 	t.failures[worker] = why
 	if m := t.members[worker]; m != nil && m.lost == "" {
-		t.dead[m.beat.Instance] = true
+		t.dead[m.beat.Instance], m.dead = true, true
 		return t.lose(worker, why)
 	}
 	return nil
@@ -221,20 +271,7 @@ func (t *table) unreachable(worker string) []action {
 	return nil
 }
 
-// setPlan places experts anew; every worker of the plan is assigned.
-func (t *table) setPlan(plan *placement.Plan) []action {
-	t.plan = plan
-	var out []action
-	for _, worker := range slices.Sorted(maps.Keys(plan.Owned)) {
-		if m := t.members[worker]; m != nil {
-			m.waiting = 0
-			out = append(out, t.assign(worker)...)
-		}
-	}
-	return out
-}
-
-// alive lists the workers that can be placed on, sorted.
+// alive lists the workers that are there and have not failed, sorted.
 func (t *table) alive() []string {
 	var ids []string
 	for id, m := range t.members {
@@ -246,7 +283,25 @@ func (t *table) alive() []string {
 	return ids
 }
 
-// usable says why work can't be sent to a worker of the plan at present.
+// holds says whether a member answers for what an epoch of this coordinator gives it.
+func (t *table) holds(m *member, epoch uint64) bool {
+	b := &m.beat
+	return m.lost == "" && b.Coordinator == t.instance && b.Term == t.term && slices.Contains(b.Serves, epoch)
+}
+
+// can says whether work of the active plan can be sent to a member, or, if that plan does without it, work of the one before, which may
+// still be in progress.
+func (t *table) can(m *member) bool {
+	switch worker := m.beat.Worker; {
+	case names(t.active, worker):
+		return t.holds(m, t.active.Epoch)
+	case names(t.previous, worker):
+		return t.holds(m, t.previous.Epoch)
+	}
+	return false
+}
+
+// usable says why work can't be sent to a worker at present.
 func (t *table) usable(worker string) error {
 	m := t.members[worker]
 	switch {
@@ -254,19 +309,20 @@ func (t *table) usable(worker string) error {
 		return errors.New("never registered")
 	case m.lost != "":
 		return errors.New(m.lost)
+	case t.can(m):
+		return nil
 	case m.beat.State == transport.StateFailed:
 		return errors.New("failed: " + m.beat.Error)
-	case !t.ready(m):
-		return fmt.Errorf("not ready: %s", describe(&m.beat))
 	}
-	return nil
+	return fmt.Errorf("not ready: %s", describe(&m.beat))
 }
 
-// ready says whether a member holds what the plan gives it.
-func (t *table) ready(m *member) bool {
-	b := &m.beat
-	return m.lost == "" && b.State == transport.StateReady && t.plan != nil && b.Coordinator == t.instance &&
-		b.Epoch == t.plan.Epoch && b.Term == t.term
+// look notes whether a worker can be used now.
+func (t *table) look(worker string) {
+	m := t.members[worker]
+	if now := t.can(m); now != m.usable {
+		m.usable, t.moved, t.covered = now, true, nil
+	}
 }
 
 // describe says where a worker is in its life.

@@ -20,20 +20,40 @@ func idle(worker, instance string) *transport.Beat {
 	return &transport.Beat{Worker: worker, Instance: instance, Host: "h", PID: 10, Identity: testIdentity, State: transport.StateIdle}
 }
 
-// serving is the beat of a worker that has an assignment.
-func serving(worker, instance, coordinator string, state transport.WorkerState, epoch uint64) *transport.Beat {
+// serving is the beat of a worker that has an assignment; ready, it serves that epoch and those before it that are named.
+func serving(worker, instance, coordinator string, state transport.WorkerState, epoch uint64, before ...uint64) *transport.Beat {
 	b := idle(worker, instance)
-	b.State, b.Coordinator, b.Epoch, b.Term = state, coordinator, epoch, 7
+	b.State, b.Coordinator, b.Epoch, b.Term, b.Serves = state, coordinator, epoch, 7, before
+	if state == transport.StateReady {
+		b.Serves = append(b.Serves, epoch)
+	}
 	return b
+}
+
+func ready(worker string, epoch uint64, before ...uint64) *transport.Beat {
+	return serving(worker, "i"+worker, "me", transport.StateReady, epoch, before...)
 }
 
 // text is actions in one line each: what a person would write down.
 func text(actions []action) string {
 	var lines []string
 	for _, a := range actions {
-		what := map[actionKind]string{actAddress: "address", actRefuse: "refuse", actAssign: "assign", actLost: "lost", actLog: "log"}[a.kind]
-		line := fmt.Sprintf("%s %s/%s %s", what, a.worker, a.instance, a.reason)
-		lines = append(lines, strings.TrimSpace(line))
+		what := map[actionKind]string{actAddress: "address", actRefuse: "refuse", actAssign: "assign", actLost: "lost", actLog: "log", actDrain: "drain",
+			actCompute: "compute", actCommit: "commit", actActivate: "activate"}[a.kind]
+		line := what
+		if a.worker != "" {
+			line += " " + a.worker + "/" + a.instance
+		}
+		switch {
+		case a.plan != nil:
+			line += fmt.Sprint(" ", a.plan.Epoch)
+		case a.pending != nil:
+			line += fmt.Sprint(" ", a.pending.epoch)
+		}
+		if a.event == EventGivenUp {
+			line += " given up:"
+		}
+		lines = append(lines, strings.TrimSpace(line+" "+a.reason))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -45,7 +65,7 @@ type scenario struct {
 }
 
 func newScenario(t *testing.T) scenario {
-	return scenario{t, newTable("me", testIdentity, 7)}
+	return scenario{t, newTable("me", testIdentity, 7, nil, nil)}
 }
 
 func (s scenario) expect(actions []action, want ...string) {
@@ -58,7 +78,9 @@ func (s scenario) expect(actions []action, want ...string) {
 // seconds passes time in which the given workers go on beating.
 func (s scenario) seconds(n int, beating ...*transport.Beat) (out []action) {
 	for range n {
-		out = append(out, s.tick()...)
+		for range ticksPerSecond {
+			out = append(out, s.tick()...)
+		}
 		for _, b := range beating {
 			out = append(out, s.beat(b)...)
 		}
@@ -66,21 +88,54 @@ func (s scenario) seconds(n int, beating ...*transport.Beat) (out []action) {
 	return out
 }
 
-func (s scenario) place(workers ...string) []action {
+// compute computes the plan that is asked for.
+func (s scenario) compute() []action {
 	s.t.Helper()
-	var all []placement.Worker
+	if s.pending == nil || s.pending.phase != computing {
+		s.t.Fatal("no plan is asked for")
+	}
+	p := s.pending
+	plan, err := placement.Compute(p.epoch, testModel, p.workers, placement.Options{Previous: p.before})
+	return s.computed(p, plan, err)
+}
+
+// commit answers the question for a commit.
+func (s scenario) commit(err error) []action {
+	s.t.Helper()
+	if s.pending == nil || s.pending.phase != committing {
+		s.t.Fatal("nothing is to be committed")
+	}
+	return s.committed(s.pending, err)
+}
+
+// first makes the first plan over workers that have registered: all of them.
+func (s scenario) first() []action {
+	s.t.Helper()
+	s.expect(s.await(len(s.members)), fmt.Sprint("compute ", s.epoch+1))
+	out := s.compute()
+	return out[1:] // without the line that it is prepared
+}
+
+// started is a scenario with an active plan of epoch 1 over workers.
+func started(t *testing.T, workers ...string) scenario {
+	t.Helper()
+	s := newScenario(t)
 	for _, w := range workers {
-		all = append(all, placement.Worker{ID: w})
+		s.beat(idle(w, "i"+w))
 	}
-	epoch := uint64(1)
-	if s.plan != nil {
-		epoch = s.plan.Epoch + 1
+	s.first()
+	for _, w := range workers {
+		s.beat(ready(w, 1))
 	}
-	plan, err := placement.Compute(epoch, testModel, all, placement.Options{})
-	if err != nil {
-		s.t.Fatal(err)
+	s.expect(s.commit(nil), "activate 1 the start")
+	return s
+}
+
+func readyAll(epoch uint64, workers ...string) (beats []*transport.Beat) {
+	for _, w := range workers {
+		beats = append(beats, ready(w, epoch))
 	}
-	return s.setPlan(plan)
+	return beats
 }
 
 func TestRegisterAssignReady(t *testing.T) {
@@ -89,9 +144,10 @@ func TestRegisterAssignReady(t *testing.T) {
 	s.expect(s.beat(idle("w1", "i1")), "address w1/i1", "log w1/i1 registered (h, node 0, pid 10)")
 	s.expect(s.beat(idle("w1", "i1")))
 	s.expect(s.beat(idle("w0", "i0")), "address w0/i0", "log w0/i0 registered (h, node 0, pid 10)")
-	s.expect(s.place("w0", "w1"), "assign w0/i0", "assign w1/i1")
+	s.expect(s.await(2), "compute 1")
+	s.expect(s.compute(), "log 1 the start", "assign w0/i0 1", "assign w1/i1 1")
 	s.expect(s.beat(idle("w1", "i1"))) // the assignment is under way
-	if err := s.usable("w0"); err == nil || err.Error() != "not ready: idle" || s.allReady() {
+	if err := s.usable("w0"); err == nil || err.Error() != "not ready: idle" || s.allCovered() {
 		t.Fatal(err)
 	}
 	loading := serving("w0", "i0", "me", transport.StateLoading, 1)
@@ -100,9 +156,16 @@ func TestRegisterAssignReady(t *testing.T) {
 	if err := s.usable("w0"); err == nil || err.Error() != "not ready: loading, 3 of 8 MiB" {
 		t.Fatal(err)
 	}
+	if got, want := s.status(2), "w0 is not ready: loading, 3 of 8 MiB; w1 is not ready: idle"; got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
 	s.expect(s.beat(serving("w0", "i0", "me", transport.StateReady, 1)))
-	s.expect(s.beat(serving("w1", "i1", "me", transport.StateReady, 1)))
-	if !s.allReady() || s.usable("w0") != nil || s.usable("w1") != nil || s.usable("w9") == nil {
+	if s.active != nil || s.usable("w0") == nil {
+		t.Fatal("active though one worker is missing")
+	}
+	s.expect(s.beat(serving("w1", "i1", "me", transport.StateReady, 1)), "commit 1")
+	s.expect(s.commit(nil), "activate 1 the start")
+	if !s.allCovered() || s.usable("w0") != nil || s.usable("w1") != nil || s.usable("w9") == nil {
 		t.Fatal("not ready")
 	}
 }
@@ -112,15 +175,14 @@ func TestAssignmentIsRepeated(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.beat(idle("w0", "i0"))
-	s.expect(s.place("w0"), "assign w0/i0")
-	s.expect(s.seconds(repeatTicks-1, idle("w0", "i0")))
-	s.expect(s.seconds(1, idle("w0", "i0")), "assign w0/i0")
-	s.expect(s.seconds(2, serving("w0", "i0", "me", transport.StateReady, 1)))
-	// It has missed a newer placement, or forgotten everything.
-	s.seconds(repeatTicks, serving("w0", "i0", "me", transport.StateReady, 1))
-	s.expect(s.seconds(1, serving("w0", "i0", "me", transport.StateReady, 0)), "assign w0/i0")
-	s.seconds(repeatTicks, serving("w0", "i0", "me", transport.StateReady, 1))
-	s.expect(s.seconds(1, idle("w0", "i0")), "assign w0/i0")
+	s.expect(s.first(), "assign w0/i0 1")
+	s.expect(s.seconds(4, idle("w0", "i0")))
+	s.expect(s.seconds(1, idle("w0", "i0")), "assign w0/i0 1")
+	s.expect(s.seconds(1, serving("w0", "i0", "me", transport.StateReady, 1)), "commit 1")
+	s.expect(s.commit(nil), "activate 1 the start")
+	// It has forgotten everything.
+	s.seconds(5, serving("w0", "i0", "me", transport.StateReady, 1))
+	s.expect(s.seconds(1, idle("w0", "i0")), "assign w0/i0 1")
 }
 
 func TestMismatchIsRefused(t *testing.T) {
@@ -129,7 +191,7 @@ func TestMismatchIsRefused(t *testing.T) {
 	b := idle("w0", "i0")
 	b.Identity.Parts = 2
 	s.expect(s.beat(b), "refuse w0/i0 parts: coordinator 1, worker w0 2")
-	s.expect(s.seconds(repeatTicks-1, b))
+	s.expect(s.seconds(4, b))
 	if err := s.takeFailure(false); err == nil || err.Error() != "worker w0: refused: parts: coordinator 1, worker w0 2" {
 		t.Fatal(err)
 	}
@@ -157,8 +219,7 @@ func TestSecondHolder(t *testing.T) {
 	s.beat(idle("w0", "first"))
 	s.expect(s.beat(idle("w0", "second")))
 	s.expect(s.beat(idle("w0", "first")), "refuse w0/second the worker id w0 is held by another process (h, pid 10)")
-	s.expect(s.seconds(rivalTicks+2, idle("w0", "second"), idle("w0", "first")),
-		"refuse w0/second the worker id w0 is held by another process (h, pid 10)")
+	s.expect(s.seconds(4, idle("w0", "second"), idle("w0", "first")))
 	if err := s.takeFailure(false); err != nil {
 		t.Fatalf("a second holder ends a wait: %v", err)
 	}
@@ -167,35 +228,30 @@ func TestSecondHolder(t *testing.T) {
 	}
 }
 
-// TestRestart: a new process takes the place of one that has fallen silent, and is assigned again.
+// TestRestart: a new process takes the place of one that has fallen silent, and is assigned the same again.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	s := newScenario(t)
-	s.beat(idle("w0", "first"))
-	s.place("w0")
-	s.beat(serving("w0", "first", "me", transport.StateReady, 1))
+	s := started(t, "w0")
 	s.expect(s.beat(idle("w0", "second")))
-	s.expect(s.seconds(rivalTicks, idle("w0", "second")))
-	s.expect(s.seconds(1, idle("w0", "second")), "lost w0/first another process took its id",
-		"address w0/second", "log w0/second is back (h, node 0, pid 10)", "assign w0/second")
-	if err := s.usable("w0"); err == nil || err.Error() != "not ready: idle" {
+	s.expect(s.seconds(2, idle("w0", "second")))
+	s.expect(s.tick(), "lost w0/iw0 another process took its id",
+		"address w0/second", "log w0/second is back (h, node 0, pid 10)", "assign w0/second 1")
+	if err := s.usable("w0"); err == nil || err.Error() != "not ready: idle" || s.allCovered() {
 		t.Fatal(err)
 	}
 	s.expect(s.beat(serving("w0", "second", "me", transport.StateReady, 1)))
-	if !s.allReady() {
+	if !s.allCovered() || s.epoch != 1 {
 		t.Fatal("not ready")
 	}
 }
 
-// TestRestartAfterDrain: one that has said that it leaves is replaced at once.
-func TestRestartAfterDrain(t *testing.T) {
+// TestRestartAfterEnd: the place of one that has said that it ends is free at once.
+func TestRestartAfterEnd(t *testing.T) {
 	t.Parallel()
-	s := newScenario(t)
-	s.beat(idle("w0", "first"))
-	s.place("w0")
-	s.expect(s.beat(serving("w0", "first", "me", transport.StateDraining, 1)), "lost w0/first it is leaving")
-	s.expect(s.beat(serving("w0", "first", "me", transport.StateDraining, 1)))
-	s.expect(s.beat(idle("w0", "second")), "address w0/second", "log w0/second is back (h, node 0, pid 10)", "assign w0/second")
+	s := started(t, "w0")
+	s.expect(s.beat(serving("w0", "iw0", "me", transport.StateDraining, 1)), "lost w0/iw0 it is leaving")
+	s.expect(s.beat(serving("w0", "iw0", "me", transport.StateDraining, 1)))
+	s.expect(s.beat(idle("w0", "second")), "address w0/second", "log w0/second is back (h, node 0, pid 10)", "assign w0/second 1")
 }
 
 func TestSilence(t *testing.T) {
@@ -203,10 +259,10 @@ func TestSilence(t *testing.T) {
 	s := newScenario(t)
 	s.beat(idle("w0", "i0"))
 	s.beat(idle("w1", "i1"))
-	s.expect(s.seconds(silenceTicks, idle("w0", "i0")))
-	s.expect(s.seconds(1, idle("w0", "i0")), "lost w1/i1 no beat for 5 s")
 	s.expect(s.seconds(3, idle("w0", "i0")))
-	if err := s.usable("w1"); err == nil || err.Error() != "no beat for 5 s" {
+	s.expect(s.seconds(1, idle("w0", "i0")), "lost w1/i1 no beat for 3 s")
+	s.expect(s.seconds(3, idle("w0", "i0")))
+	if err := s.usable("w1"); err == nil || err.Error() != "no beat for 3 s" {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff([]string{"w0"}, s.alive()); d != "" {
@@ -214,6 +270,11 @@ func TestSilence(t *testing.T) {
 	}
 	// The same process again, after a network that was away.
 	s.expect(s.beat(idle("w1", "i1")), "address w1/i1", "log w1/i1 registered (h, node 0, pid 10)")
+	// Those that no plan names are forgotten after a while.
+	s.seconds(4+600, idle("w0", "i0"))
+	if len(s.members) != 1 {
+		t.Fatalf("%d members", len(s.members))
+	}
 }
 
 // TestAnotherCoordinator: a worker that outlived its coordinator is left alone until it is free, and one that another coordinator has
@@ -221,28 +282,44 @@ func TestSilence(t *testing.T) {
 func TestAnotherCoordinator(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
-	old := serving("w0", "i0", "old", transport.StateReady, 3)
-	s.expect(s.beat(old), "log w0/i0 serves another coordinator (old); it is free some seconds after that one has ended")
+	old := serving("w0", "iw0", "old", transport.StateReady, 3)
+	s.expect(s.beat(old), "log w0/iw0 serves another coordinator (old); it is free some seconds after that one has ended")
 	s.expect(s.seconds(10, old))
 	if len(s.alive()) != 0 || !strings.Contains(s.status(1), "w0 serves another coordinator") {
 		t.Fatalf("%v, %s", s.alive(), s.status(1))
 	}
-	s.expect(s.beat(idle("w0", "i0")), "address w0/i0", "log w0/i0 registered (h, node 0, pid 10)")
-	s.expect(s.place("w0"), "assign w0/i0")
-	s.beat(serving("w0", "i0", "me", transport.StateReady, 1))
-	s.expect(s.beat(old), "lost w0/i0 serves another coordinator now (old)")
-	s.expect(s.beat(old), "log w0/i0 serves another coordinator (old); it is free some seconds after that one has ended")
-	s.expect(s.beat(idle("w0", "i0")), "address w0/i0", "log w0/i0 is back (h, node 0, pid 10)", "assign w0/i0")
+	s.expect(s.beat(idle("w0", "iw0")), "address w0/iw0", "log w0/iw0 registered (h, node 0, pid 10)")
+	s.expect(s.first(), "assign w0/iw0 1")
+	s.expect(s.beat(ready("w0", 1)), "commit 1")
+	s.expect(s.commit(nil), "activate 1 the start")
+	s.expect(s.beat(old), "lost w0/iw0 serves another coordinator now (old)")
+	s.expect(s.beat(old), "log w0/iw0 serves another coordinator (old); it is free some seconds after that one has ended")
+	s.expect(s.beat(idle("w0", "iw0")), "address w0/iw0", "log w0/iw0 is back (h, node 0, pid 10)", "assign w0/iw0 1")
+}
+
+// TestLowerTerm: a worker of a coordinator of a lower term is taken from it.
+func TestLowerTerm(t *testing.T) {
+	t.Parallel()
+	s := newScenario(t)
+	old := serving("w0", "iw0", "old", transport.StateReady, 3)
+	old.Term = 6
+	s.expect(s.beat(old), "address w0/iw0", "log w0/iw0 registered (h, node 0, pid 10)")
+	s.expect(s.first(), "assign w0/iw0 1")
+	s.expect(s.beat(old)) // the assignment is under way
+	if s.complete(s.pending.plan) {
+		t.Fatal("what it serves for another coordinator counts")
+	}
+	s.expect(s.beat(ready("w0", 1)), "commit 1")
 }
 
 func TestFailedWorker(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	s.beat(idle("w0", "i0"))
-	s.place("w0")
+	s.first()
 	b := serving("w0", "i0", "me", transport.StateFailed, 1)
 	b.Error = "disk full"
-	s.expect(s.beat(b), "lost w0/i0 failed: disk full")
+	s.expect(s.beat(b), "lost w0/i0 failed: disk full", "log 1 given up: worker w0 failed: disk full")
 	s.expect(s.beat(b))
 	if err := s.takeFailure(false); err == nil || err.Error() != "worker w0: failed: disk full" {
 		t.Fatal(err)
@@ -267,39 +344,36 @@ func TestFail(t *testing.T) {
 	}
 }
 
-// TestCandidates: the first n by id; a plan stands while its workers are there.
-func TestCandidates(t *testing.T) {
+// TestEnough: the first plan waits for a number of workers, and then takes all that are there.
+func TestEnough(t *testing.T) {
 	t.Parallel()
 	s := newScenario(t)
 	for _, w := range []string{"c", "a"} {
 		s.beat(idle(w, "i"+w))
 	}
-	if got := s.candidates(3); got != nil || s.status(3) != "2 of 3 are registered: a, c" {
-		t.Fatalf("%v, %s", got, s.status(3))
+	if s.expect(s.await(3)); s.status(3) != "2 of 3 are registered: a, c" {
+		t.Fatal(s.status(3))
 	}
-	s.beat(idle("b", "ib"))
-	if d := cmp.Diff([]string{"a", "b"}, s.candidates(2)); d != "" {
-		t.Fatal(d)
-	}
-	s.place("a", "b")
-	if got := s.candidates(2); got != nil {
-		t.Fatalf("placed again: %v", got)
-	}
-	if got, want := s.status(2), "a is not ready: idle; b is not ready: idle"; got != want {
+	s.expect(s.beat(idle("b", "ib")), "address b/ib", "log b/ib registered (h, node 0, pid 10)", "compute 1")
+	s.expect(s.beat(idle("d", "id")), "address d/id", "log d/id registered (h, node 0, pid 10)") // too late for this one
+	s.expect(s.compute(), "log 1 the start", "assign a/ia 1", "assign b/ib 1", "assign c/ic 1")
+	if got, want := s.status(3), "a is not ready: idle; b is not ready: idle; c is not ready: idle"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
-	s.fail("a", "gone")
-	if d := cmp.Diff([]string{"b", "c"}, s.candidates(2)); d != "" {
-		t.Fatal(d)
-	}
-	s.expect(s.place("b", "c"), "assign b/ib", "assign c/ic")
+	// Without one of them it can't become active; there are enough others.
+	s.expect(s.fail("a", "gone"), "lost a/ia gone", "log 1 given up: worker a is lost: gone", "compute 2")
+	s.expect(s.compute(), "log 2 the start", "assign b/ib 2", "assign c/ic 2", "assign d/id 2")
 }
 
 // A worker whose connection is gone is lost at once; a beat brings it back.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	s := newScenario(t)
 	s.beat(idle("w0", "first"))
 	s.expect(s.unreachable("w0"), "lost w0/first its connection is gone")
 	s.expect(s.unreachable("w0"))
 	s.expect(s.beat(idle("w0", "first")), "address w0/first", "log w0/first registered (h, node 0, pid 10)")
+	// A process that waits for its id takes it.
+	s.expect(s.beat(idle("w0", "second")))
+	s.expect(s.unreachable("w0"), "lost w0/first its connection is gone", "address w0/second", "log w0/second registered (h, node 0, pid 10)")
 }

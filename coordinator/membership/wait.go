@@ -16,19 +16,20 @@ type WorkerError struct{ Worker, Reason string }
 
 func (e *WorkerError) Error() string { return fmt.Sprintf("worker %s: %s", e.Worker, e.Reason) }
 
-// WaitReady waits until n workers have registered, places the experts on them (the first n in order of their ids; others stay
-// spare), and waits until all are loaded. Called again, it places anew, with the next epoch, only if a worker of the present
-// plan is gone. onProgress (may be nil) is called from here at each change. A worker that is refused or fails ends the wait with
-// a *WorkerError (unless Options.Tolerant and the plan does without it), and ctx' end with an error that says what was missing.
+// WaitReady waits until n workers have registered, which lets the first plan be made (over all that are there by then), and until a plan is
+// active all of whose expert parts have an owner that can be used; with a former leader's plan (Options.Initial) it waits only for that.
+// onProgress (may be nil) is called from here at each change. A worker that is refused or fails ends the wait with a *WorkerError
+// (unless Options.Tolerant and the plans do without it), so does a first plan that is not possible, and ctx' end with an error that says
+// what was missing.
 func (m *Members) WaitReady(ctx context.Context, n int, onProgress func([]transport.Beat)) (*placement.Plan, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("wait for %d workers: at least 1", n)
 	}
-	for placed := false; ; {
+	m.change(func() []action { return m.table.await(n) })
+	for {
 		m.mu.Lock()
-		changed, beats, failure, status := m.changed, m.workers(), m.table.takeFailure(m.o.Tolerant), m.table.status(n)
-		plan, ready := m.table.plan, m.table.allReady()
-		want := m.table.candidates(n)
+		news, beats, failure, status := m.news, m.workers(), m.table.takeFailure(m.o.Tolerant), m.table.status(n)
+		plan, ready := m.table.active, m.table.allCovered()
 		m.mu.Unlock()
 		if onProgress != nil {
 			onProgress(beats)
@@ -38,15 +39,9 @@ func (m *Members) WaitReady(ctx context.Context, n int, onProgress func([]transp
 			return nil, failure
 		case ready:
 			return plan, nil
-		case want != nil && !placed:
-			if err := m.place(want); err != nil {
-				return nil, err
-			}
-			placed = true
-			continue
 		}
 		select {
-		case <-changed:
+		case <-news:
 		case <-ctx.Done():
 			return nil, fmt.Errorf("waiting for workers (%s): %w", status, context.Cause(ctx))
 		case <-m.ctx.Done():
@@ -55,34 +50,7 @@ func (m *Members) WaitReady(ctx context.Context, n int, onProgress func([]transp
 	}
 }
 
-// place computes the next plan over some workers and assigns it.
-func (m *Members) place(ids []string) error {
-	var err error
-	m.change(func() []action {
-		var workers []placement.Worker
-		for _, id := range ids {
-			b := &m.table.members[id].beat
-			w := placement.Worker{ID: id, Host: b.Host, Node: b.Node}
-			if m.o.InMemory {
-				w.Capacity = b.Capacity
-			}
-			workers = append(workers, w)
-		}
-		epoch := uint64(1)
-		if m.table.plan != nil {
-			epoch = m.table.plan.Epoch + 1
-		}
-		var plan *placement.Plan
-		if plan, err = placement.Compute(epoch, m.o.Model, workers, placement.Options{}); err != nil {
-			return nil
-		}
-		m.ledger = newLedger(m.o.Model)
-		return m.table.setPlan(plan)
-	})
-	return err
-}
-
-// takeFailure is what ends a wait, once; of several the lowest id's. tolerant passes over workers that the plan doesn't need.
+// takeFailure is what ends a wait, once; of several the lowest id's. tolerant passes over workers that no plan needs.
 func (t *table) takeFailure(tolerant bool) error {
 	for _, id := range slices.Sorted(maps.Keys(t.failures)) {
 		why := t.failures[id]
@@ -92,46 +60,22 @@ func (t *table) takeFailure(tolerant bool) error {
 		}
 		return &WorkerError{id, why}
 	}
+	if t.active == nil {
+		return t.problem
+	}
 	return nil
 }
 
-// allReady says whether every worker of the plan holds what it was given.
-func (t *table) allReady() bool {
-	if t.plan == nil {
-		return false
-	}
-	for id := range t.plan.Owned {
-		if m := t.members[id]; m == nil || !t.ready(m) {
-			return false
-		}
-	}
-	return true
-}
-
-// candidates are the n workers to place on; nil if the plan stands, or if there are too few.
-func (t *table) candidates(n int) []string {
-	alive := t.alive()
-	if t.plan != nil {
-		gone := false
-		for id := range t.plan.Owned {
-			if _, ok := slices.BinarySearch(alive, id); !ok {
-				gone = true
-			}
-		}
-		if !gone {
-			return nil
-		}
-	}
-	if len(alive) < n {
-		return nil
-	}
-	return alive[:n]
-}
+// allCovered says whether every expert part has an owner that can be used.
+func (t *table) allCovered() bool { return t.active != nil && t.coverage().parts == 0 }
 
 // status says what a wait waits for.
 func (t *table) status(n int) string {
-	alive := t.alive()
-	if t.plan == nil || len(alive) < n {
+	alive, plan := t.alive(), t.active
+	if plan == nil && t.pending != nil {
+		plan = t.pending.plan
+	}
+	if plan == nil {
 		text := fmt.Sprintf("%d of %d are registered", len(alive), n)
 		if len(alive) > 0 {
 			text += ": " + strings.Join(alive, ", ")
@@ -142,7 +86,10 @@ func (t *table) status(n int) string {
 		return text
 	}
 	var late []string
-	for _, id := range slices.Sorted(maps.Keys(t.plan.Owned)) {
+	for _, id := range slices.Sorted(maps.Keys(plan.Owned)) {
+		if m := t.members[id]; m != nil && t.holds(m, plan.Epoch) {
+			continue
+		}
 		if err := t.usable(id); err != nil {
 			late = append(late, id+" is "+err.Error())
 		}
