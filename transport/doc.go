@@ -6,6 +6,6 @@
 // sizes say; every size is checked against what really arrived before memory is taken. A frame that can't be decoded costs an
 // error reply and a counter.
 //
-// A frame above the server's payload limit travels in parts (parts.go). Subjects are moe.<cluster>.work.<worker>,
-// .ctl.<worker>, .beat.<worker>, .coordinator and .generate; a Requester receives every answer in one inbox.
+// A frame above the server's payload limit travels in parts (parts.go). Subjects (subjects.go) are made so that a NATS server's
+// permissions can tell coordinator, workers, clients and operators apart (permissions.go); a Requester receives every answer in one inbox.
 package transport

@@ -20,10 +20,10 @@ func Generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, 
 	if !ValidName(cluster) {
 		return fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
 	}
-	g := &generateClient{conn: c, inbox: nats.NewInbox(), messages: make(chan *nats.Msg, receiveCapacity), sender: newSender(c)}
-	subscription, err := c.nats.ChanSubscribe(g.inbox, g.messages)
+	g := &generateClient{conn: c, inbox: c.NewInbox(cluster), messages: make(chan *nats.Msg, receiveCapacity), sender: newSender(c)}
+	subscription, err := c.subscribe(g.inbox, g.messages)
 	if err != nil {
-		return fmt.Errorf("subscribe the inbox: %w", err)
+		return err
 	}
 	defer subscription.Unsubscribe() //nolint:errcheck // fails only on a closed connection
 	if err := g.sender.send(generateSubject(cluster), g.inbox, kindGenerate, q); err != nil {

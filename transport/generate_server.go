@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 )
 
 // Why a generate request's context ended.
@@ -22,6 +23,7 @@ var (
 // for each stream, to which the client sends signs of life or a cancel, and NATS a note if the client's inbox is gone.
 type generateServer struct {
 	conn      *Conn
+	cluster   string
 	serve     func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)
 	inbox     string
 	requests  chan *nats.Msg
@@ -56,13 +58,13 @@ func ServeGenerate(c *Conn, cluster string, serve func(ctx context.Context, q *G
 		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
 	}
 	s := &generateServer{
-		conn: c, serve: serve, inbox: nats.NewInbox(), requests: make(chan *nats.Msg, receiveCapacity),
+		conn: c, cluster: cluster, serve: serve, inbox: generateStreams(cluster, nuid.Next()), requests: make(chan *nats.Msg, receiveCapacity),
 		controls: make(chan *nats.Msg, receiveCapacity), closing: make(chan struct{}), queue: make(chan *stream, maxQueuedGenerate),
 		sender: newSender(c), streams: map[string]*stream{},
 	}
-	controls, err := c.nats.ChanSubscribe(s.inbox+".*", s.controls)
+	controls, err := c.subscribe(s.inbox+".*", s.controls)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe the inbox: %w", err)
+		return nil, err
 	}
 	requests, err := c.nats.ChanQueueSubscribe(generateSubject(cluster), "coordinators", s.requests)
 	if err != nil {
@@ -118,7 +120,7 @@ func (s *generateServer) take(in *receiver, m *nats.Msg) {
 	if err == nil {
 		err = in.decode(&t.request)
 	}
-	if m.Reply == "" {
+	if !answerable(s.cluster, m.Reply) {
 		return
 	}
 	if err != nil {

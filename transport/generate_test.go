@@ -205,7 +205,7 @@ func TestGenerateAlive(t *testing.T) {
 	})
 	client, watcher := connect(t, s, false), connect(t, s, false)
 	signs := make(chan *nats.Msg, 1000)
-	subscription, err := watcher.nats.ChanSubscribe("_INBOX.>", signs)
+	subscription, err := watcher.nats.ChanSubscribe("moe.c.>", signs)
 	if err != nil {
 		t.Fatal(err)
 	}

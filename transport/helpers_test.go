@@ -43,9 +43,9 @@ func startServer(t testing.TB, o ServerOptions) *Server {
 // connect gives a TCP connection, as a worker's, or the in-process one.
 func connect(t testing.TB, s *Server, inProcess bool) *Conn {
 	t.Helper()
-	o := ConnectOptions{URL: s.URL(), Token: s.Token(), Name: t.Name()}
+	o := ConnectOptions{URL: s.URL(), Token: s.Token(), Name: t.Name(), Cluster: "c"}
 	if inProcess {
-		o = ConnectOptions{Server: s, Name: t.Name()}
+		o = ConnectOptions{Server: s, Name: t.Name(), Cluster: "c"}
 	}
 	c, err := Connect(testContext(t), o)
 	if err != nil {

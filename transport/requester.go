@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 )
 
 // Reply is what came back for a Work: exactly one of Result, Err, or neither (progress: the worker is alive).
@@ -83,14 +84,14 @@ func NewRequester(c *Conn, cluster string) (*Requester, error) {
 		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
 	}
 	r := &Requester{
-		conn: c, cluster: cluster, inbox: nats.NewInbox(), arm: make(chan struct{}, 1),
+		conn: c, cluster: cluster, inbox: replyInbox(cluster, nuid.Next()), arm: make(chan struct{}, 1),
 		messages: make(chan *nats.Msg, receiveCapacity), closing: make(chan struct{}),
 		sender: newSender(c), routes: map[string]*route{}, sources: map[string]*route{}, acks: map[uint64]pendingAck{}, lanes: map[string]*workerLane{},
 	}
 	r.in = newReceiver(&r.malformed)
 	var err error
-	if r.subscription, err = c.nats.ChanSubscribe(r.inbox+".*", r.messages); err != nil {
-		return nil, fmt.Errorf("subscribe the inbox: %w", err)
+	if r.subscription, err = c.subscribe(replySubject(r.inbox, "*"), r.messages); err != nil {
+		return nil, err
 	}
 	r.done.Add(1)
 	go r.receive()
@@ -134,7 +135,7 @@ func (r *Requester) Address(worker, instance string) {
 // newRoute replaces the route of a worker; requests under way keep the old one's addresses.
 func (r *Requester) newRoute(worker, instance string) *route {
 	n := &route{worker: worker, instance: instance, work: workSubject(r.cluster, worker), control: controlSubject(r.cluster, worker),
-		reply: r.inbox + "." + worker}
+		reply: replySubject(r.inbox, worker)}
 	if old, ok := r.routes[worker]; ok {
 		for i := range r.waiting {
 			if r.waiting[i].route == old {

@@ -119,9 +119,9 @@ func (r *Requester) CoordinatorBeat(m *CoordinatorBeat) error {
 // the protocol is shown by a beat that has only its id and that version. f must not call stop.
 func (r *Requester) SubscribeBeats(f func(*Beat)) (stop func(), err error) {
 	messages := make(chan *nats.Msg, receiveCapacity)
-	subscription, err := r.conn.nats.ChanSubscribe(beatSubject(r.cluster, "*"), messages)
+	subscription, err := r.conn.subscribe(beatSubject(r.cluster, "*"), messages)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe to beats: %w", err)
+		return nil, err
 	}
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -77,11 +77,11 @@ func NewResponder(c *Conn, cluster, worker, instance string, h Handler) (*Respon
 		{workSubject(cluster, worker), r.work}, {controlSubject(cluster, worker), r.control}, {coordinatorSubject(cluster), r.control},
 	}
 	for _, s := range subjects {
-		subscription, err := c.nats.ChanSubscribe(s.name, s.to)
+		subscription, err := c.subscribe(s.name, s.to)
 		if err != nil {
 			r.unsubscribe()
 			r.cancel()
-			return nil, fmt.Errorf("subscribe to %s: %w", s.name, err)
+			return nil, fmt.Errorf("worker %s: %w", worker, err)
 		}
 		r.subscriptions = append(r.subscriptions, subscription)
 	}

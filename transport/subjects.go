@@ -19,11 +19,50 @@ func ValidName(s string) bool {
 	return true
 }
 
-func workSubject(cluster, worker string) string    { return "moe." + cluster + ".work." + worker }
-func controlSubject(cluster, worker string) string { return "moe." + cluster + ".ctl." + worker }
-func beatSubject(cluster, worker string) string    { return "moe." + cluster + ".beat." + worker }
-func coordinatorSubject(cluster string) string     { return "moe." + cluster + ".coordinator" }
-func generateSubject(cluster string) string        { return "moe." + cluster + ".generate" }
+// The subjects of a cluster. Each role publishes on some and subscribes to others (permissions.go), so that a NATS server can tell the
+// roles apart:
+//
+//	moe.<cluster>.work.<worker>             coordinator → worker
+//	moe.<cluster>.ctl.<worker>              coordinator → worker
+//	moe.<cluster>.coordinator               coordinator → all workers
+//	moe.<cluster>.beat.<worker>             worker → coordinator
+//	moe.<cluster>.reply.<inbox>.<worker>    worker → the coordinator whose inbox that is
+//	moe.<cluster>.generate.>                client → coordinator: requests, signs of life
+//	moe.<cluster>.admin.>                   admin → coordinator
+//	moe.<cluster>.inbox.<identity>.<random> answers to whoever holds the identity (its public nkey)
+func workSubject(cluster, worker string) string    { return clusterSubject(cluster, "work", worker) }
+func controlSubject(cluster, worker string) string { return clusterSubject(cluster, "ctl", worker) }
+func beatSubject(cluster, worker string) string    { return clusterSubject(cluster, "beat", worker) }
+func coordinatorSubject(cluster string) string     { return clusterSubject(cluster, "coordinator") }
+
+// replyInbox is the prefix of the subjects, one a worker, in which a coordinator gets workers' answers.
+func replyInbox(cluster, random string) string { return clusterSubject(cluster, "reply", random) }
+
+func replySubject(inbox, worker string) string { return inbox + "." + worker }
+
+// generateSubject is where generate requests go.
+func generateSubject(cluster string) string { return clusterSubject(cluster, "generate", "request") }
+
+// generateStreams is the prefix of the subjects, one an answer, that clients send signs of life and cancels to.
+func generateStreams(cluster, random string) string {
+	return clusterSubject(cluster, "generate", "stream", random)
+}
+
+// adminSubject is where a command of an operator goes.
+func adminSubject(cluster, command string) string { return clusterSubject(cluster, "admin", command) }
+
+// inboxPrefix is the prefix of the subjects in which the holder of an identity gets answers.
+func inboxPrefix(cluster, identity string) string { return clusterSubject(cluster, "inbox", identity) }
+
+// answerable says whether a request may ask for its answer on a subject: an inbox. What a coordinator may publish on is not for clients to
+// choose, or they could have it send to its workers.
+func answerable(cluster, subject string) bool {
+	return strings.HasPrefix(subject, clusterSubject(cluster, "inbox")+".") || strings.HasPrefix(subject, "_INBOX.")
+}
+
+func clusterSubject(cluster string, tokens ...string) string {
+	return "moe." + cluster + "." + strings.Join(tokens, ".")
+}
 
 // lastToken is what follows the last dot of a subject.
 func lastToken(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }

@@ -227,7 +227,7 @@ func (f *natsFlags) options(name string, log func(string, ...any)) (transport.Co
 	}
 	return transport.ConnectOptions{
 		URL: f.url, Token: token, Credentials: f.creds, NKey: f.nkey,
-		CAFile: f.ca, CertFile: f.cert, KeyFile: f.key, Name: name, Log: log,
+		Cluster: f.cluster, CAFile: f.ca, CertFile: f.cert, KeyFile: f.key, Name: name, Log: log,
 	}, nil
 }
 
