@@ -118,8 +118,8 @@ func userOfCredentials(file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := nkeys.ParseDecoratedJWT(data); err != nil {
-		return "", fmt.Errorf("%s holds no user JWT: %w", file, err)
+	if jwt, err := nkeys.ParseDecoratedJWT(data); err != nil || strings.Count(jwt, ".") != 2 {
+		return "", fmt.Errorf("%s holds no user JWT (a .creds file has one, and a seed)", file)
 	}
 	pair, err := nkeys.ParseDecoratedUserNKey(data)
 	if err != nil {
