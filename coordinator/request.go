@@ -2,8 +2,11 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/generation"
 	"github.com/moepool/moepool/coordinator/sampling"
@@ -41,13 +44,18 @@ func (c *Coordinator) Encode(p Prompt) ([]int32, error) {
 // Request is a prompt with its parameters.
 type Request struct {
 	Prompt       Prompt
-	MaxTokens    int
+	Generated    []int32 // the beginning of the answer, given before by this or another coordinator; it is continued
+	MaxTokens    int     // of the answer, the generated ones included
 	Sampling     sampling.Params
 	Stop         []string
 	IgnoreEOS    bool
 	PrefillChunk int
 	KeepLogits   bool
+	Budget       *budget.Policy // of this request; nil is the coordinator's
 }
+
+// Budget is the expert budget of requests that bring none.
+func (c *Coordinator) Budget() budget.Policy { return c.options.Budget }
 
 // Context is the most positions of a sequence.
 func (c *Coordinator) Context() int {
@@ -70,16 +78,18 @@ func (c *Coordinator) prepare(q Request) (generation.Request, error) {
 		return generation.Request{}, err
 	}
 	g := generation.Request{
-		Prompt: prompt, MaxTokens: q.MaxTokens, Sampling: q.Sampling, Stop: q.Stop,
+		Prompt: prompt, Generated: q.Generated, Budget: q.Budget, MaxTokens: q.MaxTokens, Sampling: q.Sampling, Stop: q.Stop,
 		PrefillChunk: q.PrefillChunk, KeepLogits: q.KeepLogits,
 	}
 	if !q.IgnoreEOS {
 		g.EndTokens = c.Checkpoint.Config().EOS
 	}
 	vocabulary := c.Checkpoint.Config().Vocabulary
-	for _, id := range prompt {
-		if id < 0 || int(id) >= vocabulary {
-			return g, &engine.TokenError{Token: id, Vocabulary: vocabulary}
+	for _, ids := range [][]int32{prompt, q.Generated} {
+		for _, id := range ids {
+			if id < 0 || int(id) >= vocabulary {
+				return g, &engine.TokenError{Token: id, Vocabulary: vocabulary}
+			}
 		}
 	}
 	return g, g.Validate(c.Context())
@@ -92,6 +102,7 @@ func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session,
 	if err != nil {
 		return nil, err
 	}
+	whole := ctx
 	ctx, stop, err := c.leading(ctx)
 	if err != nil {
 		return nil, err
@@ -101,19 +112,44 @@ func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session,
 	case c.turn <- struct{}{}:
 		defer func() { <-c.turn }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, ended(whole, ctx)
 	}
 	if session == nil {
 		session = c.NewSession()
 		defer session.Close()
 	}
-	seq, err := session.resume(g.Prompt)
+	seq, err := session.resume(slices.Concat(g.Prompt, g.Generated))
 	if err != nil {
 		return nil, err
 	}
+	before := c.Engine.Totals()
 	result, err := generation.Run(ctx, c.Engine, seq, c.Tokenizer, g, emit)
+	result.Used = used(before, c.Engine.Totals())
 	session.tokens = append(append(session.tokens[:0], g.Prompt...), result.Tokens...)
+	if err != nil && ctx.Err() != nil {
+		err = ended(whole, ctx) // why, instead of where
+	}
 	return result, err
+}
+
+// ended says why a request ended before its answer: its own context did, or the leadership.
+func ended(request, leading context.Context) error {
+	cause := context.Cause(leading)
+	if request.Err() != nil || errors.Is(cause, ErrNotLeading) {
+		return cause
+	}
+	return fmt.Errorf("%w any more: %w", ErrNotLeading, cause)
+}
+
+// used is what was counted between two readings; one request runs at a time.
+func used(before, after engine.Totals) engine.Totals {
+	return engine.Totals{
+		ExpertStats: engine.ExpertStats{
+			Hits: after.Hits - before.Hits, Misses: after.Misses - before.Misses, BytesRead: after.BytesRead - before.BytesRead,
+		},
+		DroppedExperts: after.DroppedExperts - before.DroppedExperts, DroppedMass: after.DroppedMass - before.DroppedMass,
+		RescuedRows: after.RescuedRows - before.RescuedRows, BytesNotRead: after.BytesNotRead - before.BytesNotRead,
+	}
 }
 
 // Session keeps a sequence between requests, for chats: a prompt that continues the former one reuses its KV cache.

@@ -1,9 +1,12 @@
 package transport
 
-import "math"
+import (
+	"math"
+	"time"
+)
 
 func (m *GenerateRequest) fields(w *wire) {
-	w.array("generate", 11)
+	w.array("generate", 14)
 	n := len(m.Messages)
 	w.count(&n, "messages", 3, maxChatTurns)
 	if w.err != nil {
@@ -19,6 +22,7 @@ func (m *GenerateRequest) fields(w *wire) {
 	}
 	w.string(&m.Prompt, "prompt", maxPrompt)
 	list(w, &m.PromptTokens, "prompt tokens", maxPromptToken)
+	list(w, &m.Generated, "generated", maxPromptToken)
 	w.int(&m.MaxTokens, "max tokens", math.MinInt32, math.MaxInt32)
 	w.float32(&m.Temperature, "temperature")
 	w.int(&m.TopK, "top-k", math.MinInt32, math.MaxInt32)
@@ -37,7 +41,12 @@ func (m *GenerateRequest) fields(w *wire) {
 		w.string(&m.Stop[i], "stop", maxText)
 	}
 	w.bool(&m.IgnoreEOS, "ignore eos")
+	w.string(&m.ExpertBudget, "expert budget", maxText)
+	w.int64((*int64)(&m.Timeout), "timeout", 0, int64(maxTimeout))
 }
+
+// maxTimeout is the most time that a request may ask for.
+const maxTimeout = 30 * 24 * time.Hour
 
 // eventFrame is an event with its number in the stream, from 0. One that says nothing is a sign of life.
 type eventFrame struct {
@@ -47,8 +56,9 @@ type eventFrame struct {
 
 func (f *eventFrame) fields(w *wire) {
 	m := f.event
-	w.array("event", 10)
+	w.array("event", 13)
 	w.uint64(&f.number, "number", math.MaxUint64)
+	w.string(&m.Instance, "instance", maxText)
 	w.string(&m.Text, "text", maxPrompt)
 	list(w, &m.Tokens, "tokens", maxPromptToken)
 	w.bool(&m.Done, "done")
@@ -57,10 +67,38 @@ func (f *eventFrame) fields(w *wire) {
 		m.Error = m.Error[:maxText]
 	}
 	w.string(&m.Error, "error", maxText)
+	w.bool(&m.Retry, "retry")
 	w.int(&m.PromptTokens, "prompt tokens", 0, math.MaxInt32)
 	w.int(&m.CompletionTokens, "completion tokens", 0, math.MaxInt32)
 	w.float64(&m.PrefillSeconds, "prefill seconds")
 	w.float64(&m.DecodeSeconds, "decode seconds")
+	n := 0
+	if m.Experts != nil {
+		n = 1
+	}
+	w.count(&n, "experts", 1, 1)
+	if w.reading {
+		m.Experts = nil
+	}
+	if w.err != nil || n == 0 {
+		return
+	}
+	if w.reading {
+		m.Experts = &ExpertUsage{}
+	}
+	m.Experts.fields(w)
+}
+
+func (m *ExpertUsage) fields(w *wire) {
+	w.array("experts", 8)
+	w.string(&m.Budget, "budget", maxText)
+	w.int(&m.DroppedExperts, "dropped experts", 0, math.MaxInt)
+	w.float64(&m.DroppedMass, "dropped mass")
+	w.int(&m.RescuedRows, "rescued rows", 0, math.MaxInt)
+	w.int64(&m.BytesNotRead, "bytes not read", 0, math.MaxInt64)
+	w.int(&m.Hits, "hits", 0, math.MaxInt)
+	w.int(&m.Misses, "misses", 0, math.MaxInt)
+	w.int64(&m.BytesRead, "bytes read", 0, math.MaxInt64)
 }
 
 // empty is a message without fields: a client's sign of life, or its cancel.

@@ -1,17 +1,22 @@
 package transport
 
+import "time"
+
 // GenerateRequest asks the coordinator for text.
 type GenerateRequest struct {
 	Messages     []ChatMessage // through the model's chat template, or
 	Prompt       string        // as it is, or
 	PromptTokens []int32       // as they are
-	MaxTokens    int
+	Generated    []int32       // the beginning of the answer, which another coordinator gave: the answer goes on behind it
+	MaxTokens    int           // of the answer, Generated included
 	Temperature  float32
 	TopK         int
 	TopP, MinP   float32
 	Seed         uint64
 	Stop         []string
 	IgnoreEOS    bool
+	ExpertBudget string        // for this request, as --expert-budget; "" is the coordinator's
+	Timeout      time.Duration // from its arrival on; then the coordinator ends the answer. 0: none
 }
 
 // ChatMessage is one turn.
@@ -22,14 +27,28 @@ type ChatMessage struct {
 
 // GenerateEvent is one piece of an answer; the last one has Done.
 type GenerateEvent struct {
-	Text   string
-	Tokens []int32
+	Instance string // of the coordinator, in the first event
+	Text     string
+	Tokens   []int32
 
 	Done             bool
 	FinishReason     string // stop, length, error
 	Error            string
+	Retry            bool // the answer did not end: it can be continued by this or another coordinator
 	PromptTokens     int
-	CompletionTokens int
+	CompletionTokens int // of the whole answer, those given in the request included
 	PrefillSeconds   float64
 	DecodeSeconds    float64
+	Experts          *ExpertUsage // in the last event, if anything was computed
+}
+
+// ExpertUsage says what an answer cost in experts, and what its budget did.
+type ExpertUsage struct {
+	Budget         string // in force, as --expert-budget
+	DroppedExperts int
+	DroppedMass    float64
+	RescuedRows    int
+	BytesNotRead   int64 // because of the budget
+	Hits, Misses   int
+	BytesRead      int64
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -14,66 +15,100 @@ type GenerateError struct{ Message string }
 
 func (e *GenerateError) Error() string { return "coordinator: " + e.Message }
 
-// Generate is the client; event is called for each event that says something, the last one has Done, and its Error is returned
-// as *GenerateError too. ctx ended, or an error of event: a cancel is sent. ErrNoCoordinator: nobody answers.
-func Generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, event func(*GenerateEvent) error) error {
-	if !ValidName(cluster) {
-		return fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
-	}
-	g := &generateClient{conn: c, inbox: c.NewInbox(cluster), messages: make(chan *nats.Msg, receiveCapacity), sender: newSender(c)}
-	subscription, err := c.subscribe(g.inbox, g.messages)
+// lostError says that an answer was cut off and can be asked for again.
+type lostError struct {
+	cause    error
+	taken    bool   // a coordinator had begun to answer
+	instance string // of that one, to be passed over the next time; "" if none
+}
+
+func (e *lostError) Error() string { return e.cause.Error() }
+func (e *lostError) Unwrap() error { return e.cause }
+
+// answerTicks is how long a coordinator may take to say that it has a request, beside the time that sending it may need.
+const (
+	answerTicks    = 3
+	bytesOfOneTick = 1 << 20
+)
+
+// attempt is one submission of a request, and the answer of the coordinator that answers first.
+type attempt struct {
+	conn     *Conn
+	cluster  string
+	inbox    string
+	passOver string // a coordinator that failed before: another one is wanted if there is one
+	messages chan *nats.Msg
+	sender   *sender
+	in       *receiver
+
+	bound      bool   // an answer has begun
+	control    string // where its coordinator takes signs of life
+	instance   string
+	number     uint64 // of the next event
+	patience   int    // ticks for the first event
+	silent     int    // ticks; a process that was stopped for a while doesn't blame the other side
+	passedOver int    // ticks since the coordinator that failed before has answered; 0: it has not
+	others     map[string]bool
+	malformed  atomic.Uint64
+}
+
+func newAttempt(c *Conn, cluster, passOver string) *attempt {
+	a := &attempt{conn: c, cluster: cluster, inbox: c.NewInbox(cluster), passOver: passOver, messages: make(chan *nats.Msg, receiveCapacity),
+		sender: newSender(c), others: map[string]bool{}}
+	a.in = newReceiver(&a.malformed)
+	return a
+}
+
+// run submits a request and passes events on. A *lostError: it may be submitted again.
+func (a *attempt) run(ctx context.Context, q *GenerateRequest, event func(*GenerateEvent) error) error {
+	subscription, err := a.conn.subscribe(a.inbox, a.messages)
 	if err != nil {
 		return err
 	}
 	defer subscription.Unsubscribe() //nolint:errcheck // fails only on a closed connection
-	if err := g.sender.send(generateSubject(cluster), g.inbox, kindGenerate, q); err != nil {
-		return fmt.Errorf("send the request: %w", sendError(err))
+	if err := a.sender.send(generateSubject(a.cluster), a.inbox, kindGenerate, q); err != nil {
+		if problem := (*malformedError)(nil); errors.As(err, &problem) {
+			return fmt.Errorf("the request: %w", err)
+		}
+		return a.lost(fmt.Errorf("send the request: %w", sendError(err)))
 	}
-	done, err := g.listen(ctx, event)
+	a.patience = answerTicks + len(a.sender.wire.buf)/bytesOfOneTick
+	done, err := a.listen(ctx, event)
 	if !done {
-		g.cancel()
+		a.cancel(a.control)
 	}
 	return err
 }
 
-type generateClient struct {
-	conn     *Conn
-	inbox    string
-	control  string // where the coordinator takes signs of life, "" until it has answered
-	messages chan *nats.Msg
-	sender   *sender
-	number   uint64 // of the next event
+func (a *attempt) lost(cause error) error {
+	return &lostError{cause: cause, taken: a.bound, instance: a.instance}
 }
 
 // listen passes events on; done says that the coordinator knows of the end.
-func (g *generateClient) listen(ctx context.Context, event func(*GenerateEvent) error) (done bool, err error) {
-	var malformed atomic.Uint64
-	in := newReceiver(&malformed)
+func (a *attempt) listen(ctx context.Context, event func(*GenerateEvent) error) (done bool, err error) {
 	tick := time.NewTicker(ProgressInterval)
 	defer tick.Stop()
-	silent := 0 // ticks; a process that was stopped for a while doesn't blame the other side
 	for {
 		select {
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		case <-tick.C:
-			if silent++; silent > silentTicks {
-				return false, fmt.Errorf("the coordinator has been silent for %s", SilenceLimit)
+			if err := a.tick(); err != nil {
+				return false, err
 			}
-			if g.control != "" {
-				_ = g.sender.send(g.control, "", kindAlive, empty{}) // another one follows
+			if a.control != "" {
+				_ = a.sender.send(a.control, "", kindAlive, empty{}) // another one follows
 			}
-		case m := <-g.messages:
-			if noResponders(m) {
-				return true, ErrNoCoordinator
-			}
-			silent = 0
-			e, err := g.take(in, m)
+		case m := <-a.messages:
+			e, err := a.take(m)
 			if err != nil {
 				return false, err
 			}
 			if e == nil {
 				continue
+			}
+			if e.Done && e.Retry {
+				return true, a.lost(errors.New(e.Error))
 			}
 			if err := event(e); err != nil {
 				return e.Done, err
@@ -88,9 +123,35 @@ func (g *generateClient) listen(ctx context.Context, event func(*GenerateEvent) 
 	}
 }
 
-// take decodes an event; nil if it is only a sign of life or a part of one.
-func (g *generateClient) take(in *receiver, m *nats.Msg) (*GenerateEvent, error) {
-	k, err := in.frame(m.Subject, m.Data)
+// tick is one second without more.
+func (a *attempt) tick() error {
+	a.silent++
+	switch {
+	case a.bound && a.silent > silentTicks:
+		return a.lost(fmt.Errorf("the coordinator has been silent for %s", SilenceLimit))
+	case !a.bound && a.passedOver > 0:
+		if a.passedOver++; a.passedOver > 2 { // there is no other one
+			return a.lost(errors.New("no other coordinator answers"))
+		}
+	case !a.bound && a.silent > a.patience:
+		return a.lost(fmt.Errorf("no coordinator has answered within %s", time.Duration(a.patience)*ProgressInterval))
+	}
+	return nil
+}
+
+// take decodes an event; nil if it says nothing, or is not of the answer that came first.
+func (a *attempt) take(m *nats.Msg) (*GenerateEvent, error) {
+	if noResponders(m) {
+		if a.bound {
+			return nil, nil
+		}
+		return nil, a.lost(ErrNoCoordinator)
+	}
+	if a.others[m.Reply] || a.bound && m.Reply != a.control {
+		a.refuse(m.Reply)
+		return nil, nil
+	}
+	k, err := a.in.frame(m.Reply, m.Data)
 	if err == nil && k == 0 {
 		return nil, nil
 	}
@@ -99,32 +160,48 @@ func (g *generateClient) take(in *receiver, m *nats.Msg) (*GenerateEvent, error)
 	}
 	f := eventFrame{event: &GenerateEvent{}}
 	if err == nil {
-		err = in.decode(&f)
+		err = a.in.decode(&f)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the coordinator's answer: %w", err)
 	}
-	if f.number != g.number {
-		return nil, fmt.Errorf("the coordinator's answer: event %d came where %d was expected; the connection lost some", f.number, g.number)
-	}
-	g.number++
-	if m.Reply != "" {
-		g.control = m.Reply
-	}
 	e := f.event
+	if !a.bound {
+		if f.number == 0 && a.passOver != "" && e.Instance == a.passOver {
+			a.refuse(m.Reply)
+			a.passedOver = max(a.passedOver, 1)
+			return nil, nil
+		}
+		a.bound, a.control, a.instance = true, m.Reply, e.Instance
+	}
+	a.silent = 0
+	if f.number != a.number {
+		return nil, a.lost(fmt.Errorf("event %d of the answer came where %d was expected; the connection lost some", f.number, a.number))
+	}
+	a.number++
 	if e.Text == "" && len(e.Tokens) == 0 && !e.Done {
 		return nil, nil
 	}
 	return e, nil
 }
 
+// refuse tells another coordinator that answers, too, that it need not.
+func (a *attempt) refuse(control string) {
+	if !a.others[control] {
+		a.others[control] = true
+		if control != "" {
+			_ = a.sender.send(control, "", kindCancel, empty{}) // if it is lost, the coordinator finds the inbox gone
+		}
+	}
+}
+
 // cancel tells the coordinator that nobody listens any more.
-func (g *generateClient) cancel() {
-	if g.control == "" {
+func (a *attempt) cancel(control string) {
+	if control == "" {
 		return // it will find the inbox gone
 	}
 	ctx, stop := context.WithTimeout(context.Background(), ProgressInterval)
 	defer stop()
-	_ = g.sender.send(g.control, "", kindCancel, empty{}) // if it is lost, the coordinator finds the inbox gone
-	_ = g.conn.Flush(ctx)
+	_ = a.sender.send(control, "", kindCancel, empty{}) // if it is lost, the coordinator finds the inbox gone
+	_ = a.conn.Flush(ctx)
 }

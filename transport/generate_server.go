@@ -17,21 +17,43 @@ import (
 var (
 	ErrClientGone     = errors.New("the client is gone")
 	ErrClientCanceled = errors.New("canceled by the client")
+	ErrStopping       = errors.New("the coordinator stops serving")
 )
+
+// DeadlineError is the cause of a request that took longer than it may.
+type DeadlineError struct{ Timeout time.Duration }
+
+func (e *DeadlineError) Error() string {
+	return fmt.Sprintf("the request's deadline of %s has passed (--timeout)", e.Timeout)
+}
+
+// GenerateFunc answers one request. ctx ends when the client cancels or goes away (no sign of life), when the request's deadline
+// passes, or when the service stops: context.Cause says which. The last event has Done; it is sent even after the end of ctx.
+type GenerateFunc func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)
+
+// incoming is a message for a service.
+type incoming struct {
+	reply string
+	data  []byte
+}
 
 // generateServer answers generate requests, one at a time in order of arrival. Its answers carry a reply subject of their own
 // for each stream, to which the client sends signs of life or a cancel, and NATS a note if the client's inbox is gone.
 type generateServer struct {
 	conn      *Conn
 	cluster   string
-	serve     func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)
+	instance  string // of the coordinator
+	serve     GenerateFunc
 	inbox     string
-	requests  chan *nats.Msg
+	requests  chan incoming
 	controls  chan *nats.Msg
 	closing   chan struct{}
 	done      sync.WaitGroup
 	queue     chan *stream
 	malformed atomic.Uint64
+	answered  atomic.Uint64
+	failed    atomic.Uint64
+	running   atomic.Bool
 
 	mu      sync.Mutex // of sender and all that follows
 	sender  *sender
@@ -45,46 +67,62 @@ type stream struct {
 	client, control string // subjects
 	ctx             context.Context
 	cancel          context.CancelCauseFunc
-	silent          int // ticks since the client was heard
+	release         context.CancelFunc // of the deadline's timer
+	silent          int                // ticks since the client was heard
 	number          uint64
+	broken          bool // an event could not be sent
 	finished        bool
 }
 
-// ServeGenerate answers generate requests on the cluster's subject until stop is called. serve is called for one request at a
-// time; its ctx ends when the client cancels, goes away (no sign of life), or stop is called. serve's last event has Done.
-// Requests beyond the queue's limit get an error event.
-func ServeGenerate(c *Conn, cluster string, serve func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)) (stop func(), err error) {
-	if !ValidName(cluster) {
-		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
-	}
-	s := &generateServer{
-		conn: c, cluster: cluster, serve: serve, inbox: generateStreams(cluster, nuid.Next()), requests: make(chan *nats.Msg, receiveCapacity),
+// GenerateCounters are a generate service's since its start.
+type GenerateCounters struct {
+	Answered  uint64 `json:"answered"`
+	Failed    uint64 `json:"failed"` // answers that ended with an error
+	Malformed uint64 `json:"malformed"`
+	Running   bool   `json:"running"`
+	Waiting   int    `json:"waiting"` // behind the one that runs
+}
+
+func newGenerateServer(c *Conn, cluster, instance string, serve GenerateFunc) *generateServer {
+	return &generateServer{
+		conn: c, cluster: cluster, instance: instance, serve: serve, inbox: generateStreams(cluster, nuid.Next()), requests: make(chan incoming, receiveCapacity),
 		controls: make(chan *nats.Msg, receiveCapacity), closing: make(chan struct{}), queue: make(chan *stream, maxQueuedGenerate),
 		sender: newSender(c), streams: map[string]*stream{},
 	}
-	controls, err := c.subscribe(s.inbox+".*", s.controls)
+}
+
+// start begins to take what arrives; stop must be called once.
+func (s *generateServer) start() (stop func(), err error) {
+	controls, err := s.conn.subscribe(s.inbox+".*", s.controls)
 	if err != nil {
 		return nil, err
-	}
-	requests, err := c.nats.ChanQueueSubscribe(generateSubject(cluster), "coordinators", s.requests)
-	if err != nil {
-		_ = controls.Unsubscribe()
-		return nil, fmt.Errorf("subscribe to %s: %w", generateSubject(cluster), err)
 	}
 	s.done.Add(2)
 	go s.receive()
 	go s.run()
-	return sync.OnceFunc(func() {
-		_ = requests.Unsubscribe() // both fail only on a closed connection
-		_ = controls.Unsubscribe()
+	return func() {
+		_ = controls.Unsubscribe() // fails only on a closed connection
 		close(s.closing)
 		s.mu.Lock()
 		for _, t := range s.streams {
-			t.cancel(ErrClosed)
+			t.cancel(ErrStopping)
 		}
 		s.mu.Unlock()
 		s.done.Wait()
-	}), nil
+	}, nil
+}
+
+func (s *generateServer) counters() GenerateCounters {
+	return GenerateCounters{Answered: s.answered.Load(), Failed: s.failed.Load(), Malformed: s.malformed.Load(),
+		Running: s.running.Load(), Waiting: len(s.queue)}
+}
+
+// arrived takes a request's message from NATS.
+func (s *generateServer) arrived(reply string, data []byte) {
+	select {
+	case s.requests <- incoming{reply, data}:
+	case <-s.closing:
+	}
 }
 
 // receive is the goroutine that takes requests and the clients' signs, and sends signs of life.
@@ -108,29 +146,34 @@ func (s *generateServer) receive() {
 	}
 }
 
-func (s *generateServer) take(in *receiver, m *nats.Msg) {
-	k, err := in.frame(m.Reply, m.Data)
+func (s *generateServer) take(in *receiver, m incoming) {
+	k, err := in.frame(m.reply, m.data)
 	if err == nil && k == 0 {
 		return
 	}
 	if err == nil && k != kindGenerate {
 		err = in.count(unexpected(k))
 	}
-	t := &stream{client: m.Reply}
+	t := &stream{client: m.reply}
 	if err == nil {
 		err = in.decode(&t.request)
 	}
-	if !answerable(s.cluster, m.Reply) {
+	if !answerable(s.cluster, m.reply) {
 		return
 	}
 	if err != nil {
 		s.refuse(t, fmt.Sprintf("%s request: %v", code(err), err))
 		return
 	}
+	ctx, release := context.Background(), context.CancelFunc(func() {})
+	if limit := t.request.Timeout; limit > 0 {
+		ctx, release = context.WithTimeoutCause(ctx, limit, &DeadlineError{limit})
+	}
 	s.mu.Lock()
 	s.started++
 	t.control = fmt.Sprintf("%s.%d", s.inbox, s.started)
-	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	t.release = release
 	s.streams[t.control] = t
 	s.mu.Unlock()
 	select {
@@ -196,17 +239,30 @@ func (s *generateServer) emitLocked(t *stream, e *GenerateEvent) error {
 	if t.finished {
 		return errors.New("the answer was already finished")
 	}
+	if t.number == 0 {
+		e.Instance = s.instance
+	}
+	if e.Done && e.Error != "" {
+		e.Retry = e.Retry || t.broken || t.ctx != nil && errors.Is(context.Cause(t.ctx), ErrStopping)
+	}
 	err := s.sender.send(t.client, t.control, kindEvent, &eventFrame{t.number, e})
 	if err != nil {
+		t.broken = t.broken || e.Text != "" || len(e.Tokens) > 0
 		return fmt.Errorf("send event: %w", sendError(err))
 	}
 	t.number++
-	t.finished = e.Done
+	if t.finished = e.Done; t.finished {
+		s.answered.Add(1)
+		if e.Error != "" {
+			s.failed.Add(1)
+		}
+	}
 	return nil
 }
 
 func (s *generateServer) end(t *stream) {
 	t.cancel(nil)
+	t.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, t.control)
@@ -223,6 +279,7 @@ func (s *generateServer) run() {
 			for {
 				select {
 				case t := <-s.queue:
+					t.cancel(ErrStopping)
 					s.answer(t)
 				default:
 					return
@@ -235,7 +292,9 @@ func (s *generateServer) run() {
 func (s *generateServer) answer(t *stream) {
 	defer s.end(t)
 	if t.ctx.Err() == nil {
+		s.running.Store(true)
 		s.call(t)
+		s.running.Store(false)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +316,7 @@ func (s *generateServer) call(t *stream) {
 		}
 	}()
 	s.serve(t.ctx, &t.request, func(e *GenerateEvent) error {
-		if t.ctx.Err() != nil {
+		if t.ctx.Err() != nil && !e.Done {
 			return context.Cause(t.ctx)
 		}
 		return s.emit(t, e)

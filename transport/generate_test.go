@@ -7,12 +7,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 )
 
-type serveFunc = func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error)
+type serveFunc = GenerateFunc
+
+// generate asks without waiting for a coordinator.
+func generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, event func(*GenerateEvent) error) error {
+	_, err := Generate(ctx, c, cluster, q, GenerateOptions{}, event)
+	return err
+}
 
 func startGenerate(t *testing.T, c *Conn, serve serveFunc) (stop func()) {
 	t.Helper()
@@ -47,16 +54,22 @@ func TestGenerate(t *testing.T) {
 		}
 	})
 	q := &GenerateRequest{Messages: []ChatMessage{{"user", strings.Repeat("Hä? ", 50<<10)}}, Prompt: "p", PromptTokens: []int32{1, 2}, MaxTokens: 5,
-		Temperature: 0.5, TopK: 3, TopP: 0.9, MinP: 0.1, Seed: 1 << 60, Stop: []string{"x", ""}, IgnoreEOS: true}
+		Temperature: 0.5, TopK: 3, TopP: 0.9, MinP: 0.1, Seed: 1 << 60, Stop: []string{"x", ""}, IgnoreEOS: true,
+		Generated: []int32{7, 8}, ExpertBudget: "count=3", Timeout: time.Hour}
 	var seen []*GenerateEvent
-	err := Generate(testContext(t), connect(t, s, false), "c", q, func(e *GenerateEvent) error {
+	resubmissions, err := Generate(testContext(t), connect(t, s, false), "c", q, GenerateOptions{Timeout: q.Timeout}, func(e *GenerateEvent) error {
 		seen = append(seen, e)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || resubmissions != 0 {
+		t.Fatal(resubmissions, err)
 	}
-	if d := cmp.Diff(q, <-got, compareMessages); d != "" {
+	sent := <-got
+	if sent.Timeout > q.Timeout || sent.Timeout < q.Timeout-testDeadline { // what is left of it
+		t.Errorf("timeout %s", sent.Timeout)
+	}
+	sent.Timeout = q.Timeout
+	if d := cmp.Diff(q, sent, compareMessages); d != "" {
 		t.Fatal(d)
 	}
 	if d := cmp.Diff(events, seen, compareMessages); d != "" {
@@ -69,10 +82,10 @@ func TestGenerateErrors(t *testing.T) {
 	s := startServer(t, ServerOptions{})
 	client := connect(t, s, false)
 	ignore := func(*GenerateEvent) error { return nil }
-	if err := Generate(testContext(t), client, "c", &GenerateRequest{}, ignore); !errors.Is(err, ErrNoCoordinator) {
+	if err := generate(testContext(t), client, "c", &GenerateRequest{}, ignore); !errors.Is(err, ErrNoCoordinator) {
 		t.Fatal(err)
 	}
-	if err := Generate(testContext(t), client, "no.name", &GenerateRequest{}, ignore); err == nil {
+	if err := generate(testContext(t), client, "no.name", &GenerateRequest{}, ignore); err == nil {
 		t.Fatal("a cluster name with a dot was taken")
 	}
 	startGenerate(t, connect(t, s, true), func(ctx context.Context, q *GenerateRequest, emit func(*GenerateEvent) error) {
@@ -85,7 +98,7 @@ func TestGenerateErrors(t *testing.T) {
 	})
 	for prompt, want := range map[string]string{"error": "worker w1 is gone", "panic": "boom", "nothing": "gave no end"} {
 		var last *GenerateEvent
-		err := Generate(testContext(t), client, "c", &GenerateRequest{Prompt: prompt}, func(e *GenerateEvent) error { last = e; return nil })
+		err := generate(testContext(t), client, "c", &GenerateRequest{Prompt: prompt}, func(e *GenerateEvent) error { last = e; return nil })
 		var answer *GenerateError
 		if !errors.As(err, &answer) || !strings.Contains(answer.Message, want) {
 			t.Errorf("%s: %v", prompt, err)
@@ -102,7 +115,7 @@ func TestGenerateErrors(t *testing.T) {
 		}
 		var w wire
 		f := eventFrame{event: &GenerateEvent{}}
-		if k, err := open(&w, m.Data); err != nil || k != kindEvent || decode(&w, &f) != nil || !f.event.Done || f.event.Error == "" {
+		if k, err := open(&w, m.Data); err != nil || k != kindEvent || decode(&w, &f) != nil || !f.event.Done || f.event.Error == "" || f.event.Retry {
 			t.Fatalf("%x: kind %d, %v, %+v", frame, k, err, f.event)
 		}
 	}
@@ -130,7 +143,7 @@ func TestGenerateCancel(t *testing.T) {
 	client := connect(t, s, false)
 	ctx, cancel := context.WithCancelCause(testContext(t))
 	mine := errors.New("enough")
-	err := Generate(ctx, client, "c", &GenerateRequest{}, func(*GenerateEvent) error { cancel(mine); return nil })
+	err := generate(ctx, client, "c", &GenerateRequest{}, func(*GenerateEvent) error { cancel(mine); return nil })
 	if !errors.Is(err, mine) {
 		t.Fatal(err)
 	}
@@ -138,7 +151,7 @@ func TestGenerateCancel(t *testing.T) {
 		t.Fatal(cause)
 	}
 	broken := errors.New("pipe closed")
-	if err := Generate(testContext(t), client, "c", &GenerateRequest{}, func(*GenerateEvent) error { return broken }); !errors.Is(err, broken) {
+	if err := generate(testContext(t), client, "c", &GenerateRequest{}, func(*GenerateEvent) error { return broken }); !errors.Is(err, broken) {
 		t.Fatal(err)
 	}
 	if cause := <-causes; !errors.Is(cause, ErrClientCanceled) {
@@ -213,7 +226,7 @@ func TestGenerateAlive(t *testing.T) {
 	flush(t, watcher)
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := Generate(testContext(t), client, "c", &GenerateRequest{}, func(*GenerateEvent) error { return nil }); err != nil {
+		if err := generate(testContext(t), client, "c", &GenerateRequest{}, func(*GenerateEvent) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -237,11 +250,15 @@ func TestGenerateQueue(t *testing.T) {
 	causes, started := make(chan error, 4), make(chan struct{}, 4)
 	stop := startGenerate(t, connect(t, s, true), waitsForEnd(causes, started))
 	client := connect(t, s, false)
-	answers := make(chan error, maxQueuedGenerate+2)
+	answers, lost := make(chan error, maxQueuedGenerate+2), make(chan error, maxQueuedGenerate+2)
+	errEnough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(testContext(t))
 	var clients sync.WaitGroup
 	ask := func() {
 		clients.Go(func() {
-			answers <- Generate(testContext(t), client, "c", &GenerateRequest{}, func(*GenerateEvent) error { return nil })
+			_, err := Generate(ctx, client, "c", &GenerateRequest{}, GenerateOptions{Lost: func(why error, _ int) { lost <- why }},
+				func(*GenerateEvent) error { return nil })
+			answers <- err
 		})
 	}
 	ask()
@@ -255,13 +272,19 @@ func TestGenerateQueue(t *testing.T) {
 	}
 	stop()
 	stop()
-	if cause := <-causes; !errors.Is(cause, ErrClosed) {
+	if cause := <-causes; !errors.Is(cause, ErrStopping) {
 		t.Fatal(cause)
 	}
+	for i := range maxQueuedGenerate + 1 {
+		if why := <-lost; why.Error() != ErrStopping.Error() {
+			t.Errorf("answer %d was lost: %v", i, why)
+		}
+	}
+	cancel(errEnough)
 	clients.Wait()
 	close(answers)
 	for err := range answers {
-		if !errors.As(err, &full) || !strings.Contains(full.Message, ErrClosed.Error()) {
+		if !errors.Is(err, errEnough) {
 			t.Error(err)
 		}
 	}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"slices"
+	"time"
 
 	"github.com/moepool/moepool/kernels"
 	"pgregory.net/rapid"
@@ -118,6 +119,8 @@ func drawGenerateRequest(t *rapid.T) *GenerateRequest {
 		Prompt: drawText(t, "prompt"), PromptTokens: rapid.SliceOfN(rapid.Int32(), 0, 30).Draw(t, "tokens"), MaxTokens: int(rapid.Int32().Draw(t, "max")),
 		Temperature: rapid.Float32().Draw(t, "temperature"), TopK: int(rapid.Int32().Draw(t, "top-k")), TopP: rapid.Float32().Draw(t, "top-p"),
 		MinP: rapid.Float32().Draw(t, "min-p"), Seed: rapid.Uint64().Draw(t, "seed"), IgnoreEOS: rapid.Bool().Draw(t, "ignore"),
+		Generated: rapid.SliceOfN(rapid.Int32(), 0, 30).Draw(t, "generated"), ExpertBudget: drawText(t, "budget"),
+		Timeout: time.Duration(rapid.Int64Range(0, int64(maxTimeout)).Draw(t, "timeout")),
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "messages") {
 		q.Messages = append(q.Messages, ChatMessage{drawText(t, "role"), drawText(t, "content")})
@@ -130,9 +133,18 @@ func drawGenerateRequest(t *rapid.T) *GenerateRequest {
 
 func drawEvent(t *rapid.T) *GenerateEvent {
 	count := rapid.IntRange(0, 1<<31-1)
-	return &GenerateEvent{
+	e := &GenerateEvent{
 		Text: drawText(t, "text"), Tokens: rapid.SliceOfN(rapid.Int32(), 0, 30).Draw(t, "tokens"), Done: rapid.Bool().Draw(t, "done"),
 		FinishReason: drawText(t, "reason"), Error: drawText(t, "error"), PromptTokens: count.Draw(t, "prompt"),
 		CompletionTokens: count.Draw(t, "completion"), PrefillSeconds: rapid.Float64().Draw(t, "prefill"), DecodeSeconds: rapid.Float64().Draw(t, "decode"),
+		Instance: drawText(t, "instance"), Retry: rapid.Bool().Draw(t, "retry"),
 	}
+	if rapid.Bool().Draw(t, "experts") {
+		e.Experts = &ExpertUsage{
+			Budget: drawText(t, "budget"), DroppedExperts: count.Draw(t, "dropped"), DroppedMass: rapid.Float64().Draw(t, "mass"),
+			RescuedRows: count.Draw(t, "rescued"), BytesNotRead: rapid.Int64Min(0).Draw(t, "not read"), Hits: count.Draw(t, "hits"),
+			Misses: count.Draw(t, "misses"), BytesRead: rapid.Int64Min(0).Draw(t, "read"),
+		}
+	}
+	return e
 }

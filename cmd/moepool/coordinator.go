@@ -135,7 +135,8 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 
 // serve answers until ctx ends.
 func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, metrics *serve.Metrics, ready coordinatorReady, log *logger) error {
-	stop, err := serve.Generate(c, f.nats.cluster, f.coordinator.prefillChunk, metrics, log.Printf)
+	stop, err := serve.Start(c, serve.Options{Cluster: f.nats.cluster, Version: buildVersion(), PrefillChunk: f.coordinator.prefillChunk,
+		Metrics: metrics, Log: log.Printf})
 	if err != nil {
 		return err
 	}

@@ -5,34 +5,70 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/moepool/moepool/coordinator"
-	"github.com/moepool/moepool/coordinator/generation"
+	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/template"
 	"github.com/moepool/moepool/transport"
 )
 
-// connectLimit is how long the client waits for NATS.
-const connectLimit = 5 * time.Second
+const (
+	// connectLimit is how long a client waits for NATS.
+	connectLimit = 5 * time.Second
+	// coordinatorLimit is how long a client waits for a coordinator when none has answered yet: a group may be choosing its leader.
+	coordinatorLimit = 5 * time.Second
+)
 
-// runRemote is `run --nats`: the client of a coordinator's generate service.
-func (f *runFlags) runRemote(ctx context.Context, out io.Writer, q coordinator.Request, chat bool, log *logger) error {
-	if f.dumpLogits != "" {
-		return usageError{errors.New("--dump-logits needs the model on this host, it does not go with --nats")}
+// connect reaches NATS as a client.
+func (f *natsFlags) connect(ctx context.Context, name string, log *logger) (*transport.Conn, error) {
+	if f.url == "" {
+		return nil, usageError{errors.New("--nats is needed: the URL of the NATS server that the coordinator uses, for example nats://127.0.0.1:4222")}
 	}
-	options, err := f.nats.options("moepool run", log.Printf)
+	options, err := f.options(name, log.Printf)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	connecting, cancel := context.WithTimeoutCause(ctx, connectLimit, fmt.Errorf("no answer within %v", connectLimit))
 	defer cancel()
-	conn, err := transport.Connect(connecting, options)
-	if err != nil {
+	return transport.Connect(connecting, options)
+}
+
+// explain says what to do about a coordinator that doesn't answer.
+func (f *natsFlags) explain(err error) error {
+	if errors.Is(err, transport.ErrNoCoordinator) {
+		return fmt.Errorf("no coordinator answers on cluster %s at %s: start one there (moepool coordinator --nats ...), or name its cluster (--cluster); "+
+			"`nats micro info moepool` lists those that serve", f.cluster, f.url)
+	}
+	return err
+}
+
+// runRemote is `run --nats`: the client of a coordinator's generate service.
+func (f *runFlags) runRemote(ctx context.Context, cmd *cobra.Command, q coordinator.Request, chat bool) error {
+	switch {
+	case f.dumpLogits != "":
+		return usageError{errors.New("--dump-logits needs the model on this host, it does not go with --nats")}
+	case f.timeout < 0:
+		return usageError{fmt.Errorf("--timeout is %v, it must be at least 0 (0: any time)", f.timeout)}
+	}
+	log := newLogger(true)
+	remote := &remoteChat{nats: &f.nats, request: q, timeout: f.timeout, log: log}
+	if given(cmd.Flags(), "expert-budget") {
+		if _, err := budget.Parse(f.local.coordinator.expertBudget); err != nil {
+			return usageError{fmt.Errorf("--expert-budget: %w", err)}
+		}
+		remote.budget = f.local.coordinator.expertBudget
+	}
+	var err error
+	if remote.conn, err = f.nats.connect(ctx, "moepool run", log); err != nil {
 		return err
 	}
-	defer conn.Close()
-	remote := &remoteChat{conn: conn, cluster: f.nats.cluster, request: q}
+	defer remote.conn.Close()
+	out := cmd.OutOrStdout()
 	if chat {
 		return chatLoop(ctx, remote, out, f.quiet)
 	}
@@ -49,11 +85,20 @@ func (f *runFlags) runRemote(ctx context.Context, out io.Writer, q coordinator.R
 	return f.finish(out, report, failure)
 }
 
+// given says whether a flag was set, on the command line or by its variable.
+func given(flags *pflag.FlagSet, name string) bool {
+	_, set := os.LookupEnv(environmentName(name))
+	return set || flags.Changed(name)
+}
+
 // remoteChat answers through the generate service.
 type remoteChat struct {
 	conn    *transport.Conn
-	cluster string
+	nats    *natsFlags
 	request coordinator.Request
+	budget  string // --expert-budget; "" is the coordinator's
+	timeout time.Duration
+	log     *logger
 }
 
 func (c *remoteChat) answer(ctx context.Context, messages []template.Message, text func(string) error) (*runReport, error) {
@@ -65,30 +110,52 @@ func (c *remoteChat) generate(ctx context.Context, prompt coordinator.Prompt, te
 	request := &transport.GenerateRequest{
 		Prompt: prompt.Raw, PromptTokens: prompt.Tokens, MaxTokens: q.MaxTokens,
 		Temperature: q.Sampling.Temperature, TopK: q.Sampling.TopK, TopP: q.Sampling.TopP, MinP: q.Sampling.MinP,
-		Seed: q.Sampling.Seed, Stop: q.Stop, IgnoreEOS: q.IgnoreEOS,
+		Seed: q.Sampling.Seed, Stop: q.Stop, IgnoreEOS: q.IgnoreEOS, ExpertBudget: c.budget,
 	}
 	for _, m := range prompt.Messages {
 		request.Messages = append(request.Messages, transport.ChatMessage{Role: m.Role, Content: m.Content})
 	}
 	report := newRunReport(nil, nil, 0)
-	err := transport.Generate(ctx, c.conn, c.cluster, request, func(e *transport.GenerateEvent) error {
+	before := 0 // tokens of former coordinators
+	said := false
+	options := transport.GenerateOptions{Timeout: c.timeout, Wait: coordinatorLimit, Lost: func(why error, tokens int) {
+		before = tokens
+		if !said {
+			said = true
+			c.log.Printf("warning: the coordinator is lost (%v): the answer is continued by the next one that serves cluster %s, after %d tokens", why,
+				c.nats.cluster, tokens)
+		}
+	}}
+	var err error
+	report.Resubmissions, err = transport.Generate(ctx, c.conn, c.nats.cluster, request, options, func(e *transport.GenerateEvent) error {
 		report.Text += e.Text
 		report.Tokens = append(report.Tokens, e.Tokens...)
 		if e.Done {
-			report.FinishReason, report.Error = e.FinishReason, e.Error
-			report.Usage = usageReport{PromptTokens: e.PromptTokens, CompletionTokens: e.CompletionTokens}
-			report.Timings.Prefill, report.Timings.Decode = e.PrefillSeconds, e.DecodeSeconds
-			if e.CompletionTokens > 1 && e.DecodeSeconds > 0 {
-				report.Timings.TokensPerSecond = float64(e.CompletionTokens-1) / e.DecodeSeconds
-			}
+			report.done(e, e.CompletionTokens-before)
 		}
 		return text(e.Text)
 	})
-	switch {
-	case err != nil:
+	if err != nil {
+		err = c.nats.explain(err)
 		report.Error = err.Error()
-	case report.FinishReason == generation.FinishError:
-		err = errors.New(report.Error)
 	}
 	return report, err
+}
+
+// done takes what the last event says; computed is how many tokens its coordinator computed.
+func (r *runReport) done(e *transport.GenerateEvent, computed int) {
+	r.FinishReason, r.Error = e.FinishReason, e.Error
+	r.Usage = usageReport{PromptTokens: e.PromptTokens, CompletionTokens: e.CompletionTokens}
+	r.Timings.Prefill, r.Timings.Decode = e.PrefillSeconds, e.DecodeSeconds
+	if computed > 1 && e.DecodeSeconds > 0 {
+		r.Timings.TokensPerSecond = float64(computed-1) / e.DecodeSeconds
+	}
+	if u := e.Experts; u != nil {
+		r.Budget = &budgetReport{Policy: u.Budget, DroppedExperts: u.DroppedExperts, DroppedMass: u.DroppedMass, RescuedRows: u.RescuedRows,
+			BytesNotRead: u.BytesNotRead}
+		if p, err := budget.Parse(u.Budget); err == nil {
+			r.Budget.N = p.Count
+		}
+		r.Experts = &expertReport{Hits: u.Hits, Misses: u.Misses, BytesRead: u.BytesRead}
+	}
 }

@@ -24,6 +24,8 @@ type runReport struct {
 	Experts      *expertReport  `json:"experts,omitempty"`
 	Notes        []string       `json:"notes"` // degraded modes
 
+	Resubmissions int `json:"resubmissions,omitempty"` // --nats: how often the answer was continued after its coordinator was lost
+
 	DensePages []model.Placement `json:"dense_pages,omitempty"` // of the coordinator's weights, by the NUMA node that reads them; only with several
 }
 

@@ -59,7 +59,7 @@ func flagProblem(err error) error {
 func flagsFromEnvironment(flags *pflag.FlagSet) error {
 	var problem error
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := environmentPrefix + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := environmentName(f.Name)
 		value, set := os.LookupEnv(name)
 		if f.Changed || !set || f.Name == "help" || problem != nil {
 			return
@@ -70,6 +70,11 @@ func flagsFromEnvironment(flags *pflag.FlagSet) error {
 		f.Changed = false // rules about which flags go together are for the command line
 	})
 	return problem
+}
+
+// environmentName is the variable of a flag.
+func environmentName(flag string) string {
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // noArguments refuses positional arguments with a usage error.

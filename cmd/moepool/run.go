@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,6 +32,7 @@ type runFlags struct {
 	dumpLogits   string
 	asJSON       bool
 	quiet        bool
+	timeout      time.Duration
 }
 
 func newRunCommand() *cobra.Command {
@@ -56,6 +58,8 @@ a terminal it chats. With --nats it is the client of a running "moepool coordina
 	flags.StringVar(&f.dumpLogits, "dump-logits", "", "safetensors file for the logits of each position (float32 [prompt + generated - 1, vocabulary])")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object instead of the text")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary on stderr")
+	flags.DurationVar(&f.timeout, "timeout", 30*time.Minute,
+		"with --nats: most time for the answer, the search for another coordinator included; 0: any")
 	cmd.MarkFlagsMutuallyExclusive("prompt-tokens", "file", "raw")
 	return cmd
 }
@@ -70,7 +74,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if f.nats.url != "" {
-		return f.runRemote(ctx, cmd.OutOrStdout(), request, chat, newLogger(true))
+		return f.runRemote(ctx, cmd, request, chat)
 	}
 	c, err := startLocal(ctx, &f.local, !f.quiet && !f.asJSON, func(c *coordinator.Coordinator) error {
 		if chat {

@@ -15,9 +15,10 @@ import (
 // batch is the step in progress. Its memory is used again by the next one.
 type batch struct {
 	chunks    []Chunk
-	failed    []error      // per chunk
-	logits    [][]float32  // per chunk
-	allLogits []float32    // [rows, vocabulary]
+	failed    []error     // per chunk
+	logits    [][]float32 // per chunk
+	allLogits []float32   // [rows, vocabulary]
+	budget    budget.Policy
 	layer     int          // in progress, for messages; the number of layers in the LM head
 	weights   *model.Layer // of the layer in progress
 
@@ -59,6 +60,10 @@ type batch struct {
 // begin makes rows of the chunks; a chunk that can't be computed fails here.
 func (b *batch) begin(e *Engine, chunks []Chunk) {
 	b.chunks = chunks
+	b.budget = e.options.Budget
+	if len(chunks) > 0 {
+		b.budget = e.policy(chunks[0])
+	}
 	b.failed = resize(b.failed, len(chunks))
 	b.logits = resize(b.logits, len(chunks))
 	clear(b.failed)

@@ -130,7 +130,7 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 	}
 	if residency != nil {
 		resident := func(expert int32) bool { return residency.Resident(b.layer, expert) }
-		report := budget.Apply(e.options.Budget, b.choices, b.phases[:b.rows], resident, c.NormalizeTopK)
+		report := budget.Apply(b.budget, b.choices, b.phases[:b.rows], resident, c.NormalizeTopK)
 		e.countBudget(b.layer, report, residency)
 	}
 	return nil

@@ -17,6 +17,8 @@ type Chunk struct {
 	// Into is memory for the logits, such as those of the step before; it is used if it suffices and no other chunk wants logits. It may
 	// be nil.
 	Into []float32
+	// Budget is the policy for the chunk's request; nil is the engine's. A step has one budget: all its chunks name the same.
+	Budget *budget.Policy
 }
 
 // LogitsWanted says for which positions of a chunk the LM head is computed. Of the last layer, only keys and values are computed for
@@ -102,8 +104,19 @@ func (e *Engine) validate(chunks []Chunk) error {
 			return fmt.Errorf("chunk %d: its sequence is in the step twice", i)
 		}
 		seen[c.Sequence] = true
+		if e.policy(c) != e.policy(chunks[0]) {
+			return fmt.Errorf("chunk %d: its expert budget is %v, that of the step %v", i, e.policy(c), e.policy(chunks[0]))
+		}
 	}
 	return nil
+}
+
+// policy is the expert budget of a chunk.
+func (e *Engine) policy(c Chunk) budget.Policy {
+	if c.Budget != nil {
+		return *c.Budget
+	}
+	return e.options.Budget
 }
 
 // check finds what is wrong with one chunk, and reserves its cache.
@@ -126,7 +139,7 @@ func (e *Engine) check(c Chunk) error {
 // compute runs all layers and the LM head over a batch.
 func (e *Engine) compute(ctx context.Context, b *batch) error {
 	var residency Residency
-	if e.options.Budget.Count > 0 && e.options.Experts != nil {
+	if b.budget.Count > 0 && e.options.Experts != nil {
 		residency = e.options.Experts.Snapshot()
 	}
 	if err := e.embed(b); err != nil {

@@ -1,5 +1,9 @@
 // Package generation owns one answer: prefill in chunks, sampling token by token, stop tokens and stop strings, streaming
 // text, timings. It knows the model only as an Engine and text only as a token decoder.
+//
+// An answer can be continued elsewhere: with the tokens that it gave already in Request.Generated, tokens, text and the reason of its
+// end are those of the unbroken one. The sampler depends on seed and position alone, and what was decoded and held back for a stop
+// string is found again by decoding the given tokens. (What a budget drops depends on residency and is not repeated.)
 package generation
 
 import (
@@ -34,12 +38,14 @@ type Engine interface {
 // Request is what one answer needs.
 type Request struct {
 	Prompt       []int32 // the whole prompt, the positions that the sequence holds already included
-	MaxTokens    int
+	Generated    []int32 // the beginning of the answer, given before: it is computed like a prompt, and not emitted again
+	MaxTokens    int     // of the answer, the generated ones included
 	Sampling     sampling.Params
 	Stop         []string
 	EndTokens    []int // ids that end the answer; none with --ignore-eos
 	PrefillChunk int
 	KeepLogits   bool
+	Budget       *budget.Policy // nil is the engine's
 }
 
 // Piece is streamed while an answer grows: one new token and the text that became certain with it.
@@ -50,21 +56,26 @@ type Piece struct {
 
 // Result is a finished answer. It is filled as far as it got when Run returns an error.
 type Result struct {
-	Tokens       []int32 // generated ids, an end token included
-	Text         string  // without end token and stop string
+	Tokens       []int32 // generated ids, those of Request.Generated and an end token included
+	Given        int     // how many of Tokens are Request.Generated
+	Text         string  // of all tokens, without end token and stop string
 	FinishReason string
 	PromptTokens int
 	Prefill      time.Duration // until the first token was sampled
 	Decode       time.Duration // from there to the last
 	Logits       []float32     // [prompt+generated-1, vocabulary] with KeepLogits
+	Used         engine.Totals // what it cost in experts; whoever shares out the engine fills it
 }
 
-// TokensPerSecond is the decode speed: tokens after the first over the time they took; 0 if there is only one.
+// New is how many tokens this run computed.
+func (r *Result) New() int { return len(r.Tokens) - r.Given }
+
+// TokensPerSecond is the decode speed: new tokens after the first over the time they took; 0 if there is only one.
 func (r *Result) TokensPerSecond() float64 {
-	if len(r.Tokens) < 2 || r.Decode <= 0 {
+	if r.New() < 2 || r.Decode <= 0 {
 		return 0
 	}
-	return float64(len(r.Tokens)-1) / r.Decode.Seconds()
+	return float64(r.New()-1) / r.Decode.Seconds()
 }
 
 // ErrEmptyPrompt is the error of a prompt without tokens.
@@ -81,6 +92,9 @@ func (q *Request) Validate(contextLength int) error {
 	if q.MaxTokens < 1 {
 		return fmt.Errorf("max tokens is %d, it must be at least 1", q.MaxTokens)
 	}
+	if len(q.Generated) > q.MaxTokens {
+		return fmt.Errorf("max tokens is %d, and %d tokens of the answer are given already", q.MaxTokens, len(q.Generated))
+	}
 	if q.PrefillChunk < 0 {
 		return fmt.Errorf("prefill chunk is %d, it must be at least 1 (0: %d)", q.PrefillChunk, DefaultPrefillChunk)
 	}
@@ -92,59 +106,52 @@ func (q *Request) Validate(contextLength int) error {
 	return q.Sampling.Validate()
 }
 
-// Run computes an answer on seq, which may hold a prefix of the prompt. emit is called for each token; its error ends the
-// answer. The sequence then holds the prompt and all generated tokens but the last.
+// Run computes an answer on seq, which may hold a beginning of prompt and generated tokens. emit is called for each new token; its
+// error ends the answer. The sequence then holds the prompt and all generated tokens but the last.
 func Run(ctx context.Context, e Engine, seq *engine.Sequence, decoder *tokenizer.Tokenizer, q Request, emit func(Piece) error) (*Result, error) {
-	r := &Result{FinishReason: FinishError, PromptTokens: len(q.Prompt)}
+	r := &Result{FinishReason: FinishError, PromptTokens: len(q.Prompt), Given: len(q.Generated)}
 	if err := q.Validate(e.Context()); err != nil {
 		return r, err
 	}
-	if seq.Length() >= len(q.Prompt) {
-		if err := seq.Truncate(len(q.Prompt) - 1); err != nil { // the last prompt position must give logits
-			return r, err
+	a := newAnswer(&q, e.Context(), decoder.NewStream(true))
+	err := a.resume(q.Generated)
+	if err == nil && a.finish == "" {
+		err = grow(ctx, e, seq, &q, a, r, emit)
+	}
+	r.Tokens, r.Text = a.tokens, a.text.String()
+	if err == nil {
+		r.FinishReason = a.finish
+	}
+	return r, err
+}
+
+// grow computes an answer from what is known of it to its end.
+func grow(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, a *answer, r *Result, emit func(Piece) error) error {
+	known := slices.Concat(q.Prompt, q.Generated)
+	if seq.Length() >= len(known) {
+		if err := seq.Truncate(len(known) - 1); err != nil { // the last position must give logits
+			return err
 		}
 	}
 	start := time.Now()
-	last, err := prefill(ctx, e, seq, &q, r)
+	last, err := prefill(ctx, e, seq, q, known, r)
 	if err != nil {
-		return r, err
+		return err
 	}
-	text := newStopText(decoder.NewStream(true), q.Stop)
 	firstToken := time.Time{}
 	for {
-		token := q.Sampling.Sample(last, len(q.Prompt)+len(r.Tokens))
+		token := q.Sampling.Sample(last, a.position())
 		if firstToken.IsZero() {
 			firstToken = time.Now()
 			r.Prefill = firstToken.Sub(start)
 		}
-		r.Tokens = append(r.Tokens, token)
+		piece := a.take(token)
 		r.Decode = time.Since(firstToken)
-
-		end := slices.Contains(q.EndTokens, int(token))
-		piece := Piece{Token: token}
-		if !end {
-			piece.Text = text.next(token)
+		if err := emit(piece); err != nil || a.finish != "" {
+			return err
 		}
-		finish := ""
-		switch {
-		case end, text.stopped:
-			finish = FinishStop
-		case len(r.Tokens) >= q.MaxTokens, len(q.Prompt)+len(r.Tokens) > e.Context():
-			finish = FinishLength
-		}
-		if finish != "" {
-			piece.Text += text.flush()
-		}
-		r.Text += piece.Text
-		if err := emit(piece); err != nil {
-			return r, err
-		}
-		if finish != "" {
-			r.FinishReason = finish
-			return r, nil
-		}
-		if last, err = step(ctx, e, seq, []int32{token}, budget.Decode, engine.LastLogits, last); err != nil {
-			return r, err
+		if last, err = step(ctx, e, q, engine.Chunk{Sequence: seq, Tokens: []int32{token}, Phase: budget.Decode, Into: last}); err != nil {
+			return err
 		}
 		if q.KeepLogits {
 			r.Logits = append(r.Logits, last...)
@@ -152,14 +159,14 @@ func Run(ctx context.Context, e Engine, seq *engine.Sequence, decoder *tokenizer
 	}
 }
 
-// prefill computes the prompt positions that seq lacks and gives the logits of the last.
-func prefill(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, r *Result) ([]float32, error) {
+// prefill computes the positions that seq lacks and gives the logits of the last.
+func prefill(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, known []int32, r *Result) ([]float32, error) {
 	size := q.PrefillChunk
 	if size == 0 {
 		size = DefaultPrefillChunk
 	}
 	var last []float32
-	for rest := q.Prompt[seq.Length():]; len(rest) > 0; {
+	for rest := known[seq.Length():]; len(rest) > 0; {
 		n := min(size, len(rest))
 		wanted := engine.NoLogits
 		switch {
@@ -168,7 +175,7 @@ func prefill(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, r 
 		case n == len(rest):
 			wanted = engine.LastLogits
 		}
-		logits, err := step(ctx, e, seq, rest[:n], budget.Prefill, wanted, nil)
+		logits, err := step(ctx, e, q, engine.Chunk{Sequence: seq, Tokens: rest[:n], Phase: budget.Prefill, Logits: wanted})
 		if err != nil {
 			return nil, err
 		}
@@ -181,9 +188,10 @@ func prefill(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, r 
 	return last, nil
 }
 
-// step computes one chunk; the memory of into may be used for its logits.
-func step(ctx context.Context, e Engine, seq *engine.Sequence, tokens []int32, phase budget.Phase, wanted engine.LogitsWanted, into []float32) ([]float32, error) {
-	out, err := e.Step(ctx, []engine.Chunk{{Sequence: seq, Tokens: tokens, Phase: phase, Logits: wanted, Into: into}})
+// step computes one chunk of a request.
+func step(ctx context.Context, e Engine, q *Request, c engine.Chunk) ([]float32, error) {
+	c.Budget = q.Budget
+	out, err := e.Step(ctx, []engine.Chunk{c})
 	if err != nil {
 		return nil, err
 	}

@@ -2,42 +2,112 @@ package serve
 
 import (
 	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nuid"
 
 	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/generation"
 	"github.com/moepool/moepool/coordinator/sampling"
 	"github.com/moepool/moepool/coordinator/template"
 	"github.com/moepool/moepool/transport"
 )
 
-// Generate answers the cluster's generate requests until stop is called; failed ones are logged.
-func Generate(c *coordinator.Coordinator, cluster string, prefillChunk int, m *Metrics, log func(format string, args ...any)) (stop func(), err error) {
-	return transport.ServeGenerate(c.Conn, cluster, func(ctx context.Context, q *transport.GenerateRequest, emit func(*transport.GenerateEvent) error) {
-		result, err := c.Generate(ctx, request(q, prefillChunk), nil, func(p generation.Piece) error {
-			return emit(&transport.GenerateEvent{Text: p.Text, Tokens: []int32{p.Token}})
-		})
-		m.answered(result, err)
-		done := &transport.GenerateEvent{Done: true, FinishReason: generation.FinishError}
-		if result != nil {
-			done.FinishReason, done.PromptTokens, done.CompletionTokens = result.FinishReason, result.PromptTokens, len(result.Tokens)
-			done.PrefillSeconds, done.DecodeSeconds = result.Prefill.Seconds(), result.Decode.Seconds()
-		}
-		if err != nil {
-			done.FinishReason, done.Error = generation.FinishError, err.Error()
-			log("a request failed: %v", err)
-		}
-		_ = emit(done) // the client is gone
-	})
+// Options describe what a coordinator serves.
+type Options struct {
+	Cluster      string
+	Version      string // of this build
+	Leader       string // id of this coordinator in its group; "" if it is alone
+	PrefillChunk int
+	Metrics      *Metrics
+	Log          func(format string, args ...any)
 }
 
-func request(q *transport.GenerateRequest, prefillChunk int) coordinator.Request {
+// Start answers the cluster's requests on NATS until stop is called, as a service that `nats micro ls` finds; failed requests are logged.
+// The coordinator leads meanwhile: a service is started with each leadership, and stopped with it.
+func Start(c *coordinator.Coordinator, o Options) (stop func(), err error) {
+	service, err := transport.Serve(c.Conn, transport.ServiceOptions{
+		Cluster: o.Cluster, Build: o.Version, Instance: nuid.Next(), Metadata: metadata(c, o.Leader),
+		Generate: func(ctx context.Context, q *transport.GenerateRequest, emit func(*transport.GenerateEvent) error) {
+			generate(ctx, c, &o, q, emit)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return service.Stop, nil
+}
+
+// metadata is what `nats micro info` shows of a coordinator.
+func metadata(c *coordinator.Coordinator, leader string) map[string]string {
+	return map[string]string{
+		"leader": leader, "model_digest": c.Identity.ModelDigest, "model_family": c.Checkpoint.Config().Family,
+		"format": c.Identity.Format, "parts": fmt.Sprint(c.Identity.Parts), "context": fmt.Sprint(c.Context()),
+	}
+}
+
+// generate answers one request.
+func generate(ctx context.Context, c *coordinator.Coordinator, o *Options, q *transport.GenerateRequest, emit func(*transport.GenerateEvent) error) {
+	r, err := request(q, o.PrefillChunk, c.Budget())
+	var result *generation.Result
+	if err == nil {
+		result, err = c.Generate(ctx, r, nil, func(p generation.Piece) error {
+			o.Metrics.token()
+			return emit(&transport.GenerateEvent{Text: p.Text, Tokens: []int32{p.Token}})
+		})
+	}
+	o.Metrics.answered(result, err)
+	done := &transport.GenerateEvent{Done: true, FinishReason: generation.FinishError}
+	if result != nil {
+		done.FinishReason, done.PromptTokens, done.CompletionTokens = result.FinishReason, result.PromptTokens, len(result.Tokens)
+		done.PrefillSeconds, done.DecodeSeconds = result.Prefill.Seconds(), result.Decode.Seconds()
+		used, policy := result.Used, c.Budget()
+		if r.Budget != nil {
+			policy = *r.Budget
+		}
+		done.Experts = &transport.ExpertUsage{
+			Budget: policy.String(), DroppedExperts: used.DroppedExperts, DroppedMass: used.DroppedMass, RescuedRows: used.RescuedRows,
+			BytesNotRead: used.BytesNotRead, Hits: used.Hits, Misses: used.Misses, BytesRead: used.BytesRead,
+		}
+	}
+	if err != nil {
+		done.FinishReason, done.Error, done.Retry = generation.FinishError, err.Error(), elsewhere(err)
+		var late *transport.DeadlineError
+		if errors.As(err, &late) && result != nil {
+			done.Error = fmt.Sprintf("%v after %d tokens", err, len(result.Tokens))
+		}
+		o.Log("a request failed: %s", done.Error)
+	}
+	_ = emit(done) // the client is gone
+}
+
+// elsewhere says whether an answer that ended with an error can be continued by another coordinator: this one no longer leads, or its workers
+// follow another one.
+func elsewhere(err error) bool {
+	var remote *transport.RemoteError
+	return errors.Is(err, coordinator.ErrNotLeading) || errors.Is(err, transport.ErrClosed) || errors.Is(err, transport.ErrStopping) ||
+		errors.As(err, &remote) && remote.Code == transport.CodeStaleTerm
+}
+
+// request is what the coordinator is asked for; own is its budget, whose switches a request's keeps.
+func request(q *transport.GenerateRequest, prefillChunk int, own budget.Policy) (coordinator.Request, error) {
 	r := coordinator.Request{
 		Prompt:    coordinator.Prompt{Raw: q.Prompt, Tokens: q.PromptTokens},
-		MaxTokens: q.MaxTokens, Stop: q.Stop, IgnoreEOS: q.IgnoreEOS, PrefillChunk: prefillChunk,
+		Generated: q.Generated, MaxTokens: q.MaxTokens, Stop: q.Stop, IgnoreEOS: q.IgnoreEOS, PrefillChunk: prefillChunk,
 		Sampling: sampling.Params{Temperature: q.Temperature, TopK: q.TopK, TopP: q.TopP, MinP: q.MinP, Seed: q.Seed},
 	}
 	for _, m := range q.Messages {
 		r.Prompt.Messages = append(r.Prompt.Messages, template.Message{Role: m.Role, Content: m.Content})
 	}
-	return r
+	if q.ExpertBudget != "" {
+		p, err := budget.Parse(q.ExpertBudget)
+		if err != nil {
+			return r, err
+		}
+		p.Prefill, p.Rescue = own.Prefill, own.Rescue
+		r.Budget = &p
+	}
+	return r, nil
 }

@@ -18,6 +18,7 @@ type Metrics struct {
 	requests   *prometheus.CounterVec
 	firstToken prometheus.Histogram
 	latency    *prometheus.HistogramVec
+	speed      rate
 }
 
 // NewMetrics makes the metrics; Attach adds what a coordinator counts itself.
@@ -45,6 +46,9 @@ func (m *Metrics) ObserveWorker(worker string, latency time.Duration) {
 	m.latency.WithLabelValues(worker).Observe(latency.Seconds())
 }
 
+// token counts a token for the speed of the moment.
+func (m *Metrics) token() { m.speed.add(time.Now()) }
+
 // answered counts a finished request; result may be nil.
 func (m *Metrics) answered(result *generation.Result, err error) {
 	if err != nil || result == nil {
@@ -52,11 +56,11 @@ func (m *Metrics) answered(result *generation.Result, err error) {
 	} else {
 		m.requests.WithLabelValues(result.FinishReason).Inc()
 	}
-	if result == nil || len(result.Tokens) == 0 {
+	if result == nil || result.New() == 0 {
 		return
 	}
 	m.prompt.Add(float64(result.PromptTokens))
-	m.generated.Add(float64(len(result.Tokens)))
+	m.generated.Add(float64(result.New()))
 	m.firstToken.Observe(result.Prefill.Seconds())
 }
 

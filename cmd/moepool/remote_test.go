@@ -1,0 +1,155 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/moepool/moepool/transport"
+)
+
+// externalCluster is a NATS server of the test, as users run one, with workers; coordinators come and go.
+type externalCluster struct {
+	t      testing.TB
+	server *transport.Server
+	shared []string     // flags of every command
+	model  []string     // of coordinators and workers
+	events atomic.Int64 // of answers
+}
+
+func newExternalCluster(t testing.TB, workers int, model ...string) *externalCluster {
+	t.Helper()
+	server := newServer(t)
+	c := &externalCluster{t: t, server: server, model: model,
+		shared: []string{"--nats", server.URL(), "--token-file", writeFile(t, server.Token())}}
+	observer, err := nats.Connect(server.URL(), nats.Token(server.Token()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(observer.Close)
+	if _, err := observer.Subscribe("moe.default.inbox.>", func(*nats.Msg) { c.events.Add(1) }); err != nil {
+		t.Fatal(err)
+	}
+	for i := range workers {
+		c.worker(fmt.Sprintf("w%d", i))
+	}
+	return c
+}
+
+func (c *externalCluster) args(command string, more ...string) []string {
+	return append(append([]string{command}, c.shared...), more...)
+}
+
+func (c *externalCluster) worker(id string) *process {
+	c.t.Helper()
+	return startProcess(c.t, c.args("worker", append([]string{"--id", id, "--node", "0", "--arena-dir", "none"}, c.model...)...)...)
+}
+
+// coordinator starts one and waits until it serves.
+func (c *externalCluster) coordinator(more ...string) *process {
+	c.t.Helper()
+	p := startProcess(c.t, c.args("coordinator", append(append([]string{"--json", "--http", "none"}, c.model...), more...)...)...)
+	p.awaitOutput(c.t, &p.stdout, "}")
+	return p
+}
+
+// run is the client.
+func (c *externalCluster) run(more ...string) *process {
+	c.t.Helper()
+	return startProcess(c.t, c.args("run", more...)...)
+}
+
+// json waits for a client with --json.
+func (p *process) json(t testing.TB) (r runReport) {
+	t.Helper()
+	if code := p.await(t, waitLimit); code != 0 {
+		t.Fatalf("%v: exit code %d; stderr:\n%s", p.Args[1:], code, p.stderr.String())
+	}
+	if err := transport.DecodeStrictly([]byte(p.stdout.String()), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Killed in the middle of an answer, a coordinator is replaced by a new one with the same workers, and the client's text is that of the
+// undisturbed run: greedy and seeded, as text and as JSON.
+func TestAnswerOutlivesCoordinator(t *testing.T) {
+	t.Parallel()
+	model := longModel(t)
+	for name, sampling := range map[string][]string{"greedy": nil, "seeded": {"--temperature", "0.8", "--seed", "11"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newExternalCluster(t, 1, "--model", model)
+			first := c.coordinator()
+			ask := append([]string{"--raw", "--ignore-eos", "--max-tokens", "3000", demoPrompt}, sampling...)
+			want := c.run(append([]string{"--json"}, ask...)...).json(t)
+			if want.Usage.CompletionTokens != 3000 || want.Resubmissions != 0 {
+				t.Fatalf("undisturbed: %+v, %d resubmissions", want.Usage, want.Resubmissions)
+			}
+			client := c.run(append([]string{"--quiet"}, ask...)...)
+			waitFor(t, waitLimit, func() (bool, string) {
+				return len(client.stdout.String()) > 50, "the beginning of the text; stderr: " + client.stderr.String()
+			})
+			first.Process.Kill()
+			<-first.ended
+			if len(client.stdout.String()) >= len(want.Text) {
+				t.Fatal("the answer had ended before the kill")
+			}
+			client.awaitOutput(t, &client.stderr, "continued")
+			c.coordinator()
+			if code := client.await(t, waitLimit); code != 0 {
+				t.Fatalf("exit code %d: %s", code, client.stderr.String())
+			}
+			if got := client.stdout.String(); got != want.Text+"\n" {
+				t.Errorf("text after the failover\n%q, undisturbed\n%q", got, want.Text)
+			}
+			if n := strings.Count(client.stderr.String(), "continued"); n != 1 {
+				t.Errorf("the resubmission was told %d times: %s", n, client.stderr.String())
+			}
+		})
+	}
+}
+
+// A coordinator that hangs is noticed by its silence; one that is told to end passes its answers on. JSON counts both.
+func TestAnswerOutlivesHangingCoordinator(t *testing.T) {
+	t.Parallel()
+	c := newExternalCluster(t, 1, "--model", longModel(t))
+	first := c.coordinator()
+	ask := []string{"--json", "--raw", "--ignore-eos", "--max-tokens", "6000", "--timeout", "2m", demoPrompt}
+	want := c.run(ask...).json(t)
+	client := c.run(ask...)
+	c.waitForEvents(300)
+	signalProcess(t, first.Process.Pid, syscall.SIGSTOP)
+	client.awaitOutput(t, &client.stderr, "silent")
+	first.Process.Kill()
+	<-first.ended
+	second := c.coordinator()
+	c.waitForEvents(300)
+	signalProcess(t, second.Process.Pid, syscall.SIGTERM)
+	<-second.ended
+	c.coordinator()
+	got := client.json(t)
+	if got.Text != want.Text || !slices.Equal(got.Tokens, want.Tokens) {
+		t.Errorf("%d tokens %q, undisturbed %d tokens %q", len(got.Tokens), got.Text, len(want.Tokens), want.Text)
+	}
+	if got.Usage != want.Usage || got.FinishReason != want.FinishReason || got.Resubmissions != 2 {
+		t.Errorf("usage %+v, %s, %d resubmissions; undisturbed %+v, %s", got.Usage, got.FinishReason, got.Resubmissions, want.Usage, want.FinishReason)
+	}
+	if got.Error != "" {
+		t.Errorf("error %q in an answer that ended well", got.Error)
+	}
+}
+
+// waitForEvents waits until that many more events of answers have come over NATS.
+func (c *externalCluster) waitForEvents(n int64) {
+	c.t.Helper()
+	want := c.events.Load() + n
+	waitFor(c.t, waitLimit, func() (bool, string) { return c.events.Load() >= want, "events of an answer" })
+}
