@@ -12,6 +12,7 @@ import (
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/dispatch"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/template"
 	"github.com/moepool/moepool/coordinator/tokenizer"
@@ -32,6 +33,8 @@ type Options struct {
 	Context      int // 0: the model's, at most engine.DefaultContext
 	Budget       budget.Policy
 	Residency    ResidencyOverride // the zero value observes
+	OnMissing    dispatch.OnMissing
+	Missing      time.Duration // how long a worker is waited for that holds a missing expert; 0: the default
 	Kernels      *kernels.Set
 	Threads      int
 	Nodes        []numa.Node // to whose cores the threads are pinned; may be empty
@@ -159,6 +162,9 @@ func (c *Coordinator) Close() {
 		}
 	})
 }
+
+// OnMissing is what the coordinator does when no worker holds an expert that is needed.
+func (c *Coordinator) OnMissing() dispatch.OnMissing { return c.options.OnMissing }
 
 // Identity is what workers must have in common with a coordinator of this checkpoint.
 func Identity(cp *checkpoint.Checkpoint, format kernels.Format, parts int, version string) (transport.Identity, error) {

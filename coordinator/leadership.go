@@ -75,7 +75,8 @@ func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
 		return err
 	}
 	held.dispatcher, err = dispatch.New(dispatch.Options{
-		Requester: c.requester, Members: held.members, Parts: o.Parts, Observe: o.ObserveWorker,
+		Requester: c.requester, Members: held.members, Parts: o.Parts, Observe: o.ObserveWorker, Log: o.Log,
+		OnMissing: o.OnMissing, Missing: o.Missing, Normalize: c.Checkpoint.Config().NormalizeTopK,
 		Snapshot: func() engine.Residency { return held.members.Residency() },
 	})
 	if err != nil {

@@ -37,6 +37,11 @@ func (x *Exchange) Send(worker string, w *Work) error {
 
 // Receive waits for the next reply; ok is false if ctx ended or tick fired first.
 func (x *Exchange) Receive(ctx context.Context, tick <-chan time.Time) (reply Reply, ok bool) {
+	return x.ReceiveOr(ctx, tick, nil)
+}
+
+// ReceiveOr is Receive that also ends when wake is closed or sends; both may be seen late, by twice laneWait, where a lane is read.
+func (x *Exchange) ReceiveOr(ctx context.Context, tick <-chan time.Time, wake <-chan struct{}) (reply Reply, ok bool) {
 	if len(x.lanes) > 0 && ctx.Err() == nil {
 		if reply, ok = x.receiveLanes(); ok {
 			return reply, true
@@ -51,6 +56,8 @@ func (x *Exchange) Receive(ctx context.Context, tick <-chan time.Time) (reply Re
 				return reply, true
 			}
 		case <-tick:
+			return Reply{}, false
+		case <-wake:
 			return Reply{}, false
 		case <-ctx.Done():
 			return Reply{}, false

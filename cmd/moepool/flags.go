@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/dispatch"
 	"github.com/moepool/moepool/demo"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
@@ -83,6 +85,8 @@ type coordinatorFlags struct {
 	budgetPrefill   bool
 	budgetRescue    bool
 	budgetResidency string
+	onMissing       string
+	missingDeadline time.Duration
 }
 
 // registerSizes registers the flags that decide how much memory a model takes.
@@ -101,6 +105,21 @@ func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.budgetRescue, "budget-rescue", true, "a row never loses its last expert")
 	flags.StringVar(&f.budgetResidency, "budget-residency", "observed",
 		"which experts count as resident for the budget: observed, none, or a list of expert ids (to measure a budget's worst case)")
+	flags.StringVar(&f.onMissing, "on-missing", dispatch.WaitMissing.String(),
+		"what to do when no worker holds an expert that is needed: wait until --missing-deadline, fail at once, or drop the expert (changes the answer)")
+	flags.DurationVar(&f.missingDeadline, "missing-deadline", dispatch.DefaultMissing, "how long --on-missing wait waits for a worker")
+}
+
+// missing is what --on-missing and --missing-deadline ask for.
+func (f *coordinatorFlags) missing() (dispatch.OnMissing, time.Duration, error) {
+	what, err := dispatch.ParseOnMissing(f.onMissing)
+	if err != nil {
+		return 0, 0, usageError{fmt.Errorf("--on-missing: %w", err)}
+	}
+	if f.missingDeadline <= 0 {
+		return 0, 0, usageError{fmt.Errorf("--missing-deadline is %s, it must be above 0", f.missingDeadline)}
+	}
+	return what, f.missingDeadline, nil
 }
 
 // policy is the budget that the flags ask for.

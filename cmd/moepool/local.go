@@ -224,6 +224,9 @@ func (f *coordinatorFlags) options(experts kernels.Format, set *kernels.Set, top
 	if o.Residency, err = coordinator.ParseResidency(f.budgetResidency); err != nil {
 		return o, usageError{fmt.Errorf("--budget-residency: %w", err)}
 	}
+	if o.OnMissing, o.Missing, err = f.missing(); err != nil {
+		return o, err
+	}
 	if o.DenseFormat, o.KVFormat, err = f.formats(experts); err != nil {
 		return o, err
 	}

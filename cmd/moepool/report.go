@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/moepool/moepool/coordinator"
@@ -67,6 +68,28 @@ type expertReport struct {
 	Hits      int   `json:"hits"`
 	Misses    int   `json:"misses"`
 	BytesRead int64 `json:"bytes_read"`
+
+	OnMissing    string  `json:"on_missing"`
+	Retries      int     `json:"retries"` // shares of work that were sent again
+	Hedges       int     `json:"hedges"`  // that were late, so that another worker was asked, too
+	HedgeWins    int     `json:"hedge_wins"`
+	Waits        int     `json:"waits"` // for experts that no worker held
+	Waited       float64 `json:"waited_s"`
+	DroppedParts int     `json:"dropped_parts"` // that no worker held
+	MissingMass  float64 `json:"missing_mass"`  // combine weight that rows lost with them
+	EmptyRows    int     `json:"empty_rows"`    // that lost all their experts
+}
+
+// newExpertReport describes what experts cost, and gives a note if some were left out.
+func newExpertReport(t engine.Totals, onMissing string) (r *expertReport, note string) {
+	r = &expertReport{
+		Hits: t.Hits, Misses: t.Misses, BytesRead: t.BytesRead, OnMissing: onMissing, Retries: t.Retries, Hedges: t.Hedges, HedgeWins: t.HedgeWins,
+		Waits: t.Waits, Waited: t.Waited.Seconds(), DroppedParts: t.DroppedParts, MissingMass: t.MissingMass, EmptyRows: t.EmptyRows,
+	}
+	if t.DroppedParts > 0 {
+		note = fmt.Sprintf("%d times an expert part was left out of a layer: no worker held it (--on-missing drop)", t.DroppedParts)
+	}
+	return r, note
 }
 
 // newRunReport describes an answer; result may be nil when there is none.
@@ -109,5 +132,8 @@ func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, t
 		Policy: policy.String(), N: policy.Count, DroppedExperts: totals.DroppedExperts, DroppedMass: totals.DroppedMass,
 		RescuedRows: totals.RescuedRows, BytesNotRead: totals.BytesNotRead,
 	}
-	r.Experts = &expertReport{Hits: totals.Hits, Misses: totals.Misses, BytesRead: totals.BytesRead}
+	var note string
+	if r.Experts, note = newExpertReport(totals, c.OnMissing().String()); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 }

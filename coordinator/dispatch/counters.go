@@ -11,7 +11,8 @@ import (
 // WorkerCounters are what one worker's requests have cost since the start.
 type WorkerCounters struct {
 	Requests    uint64
-	Failures    uint64 // requests that ended because of this worker
+	Failures    uint64 // requests that this worker refused, or for which it was lost or silent
+	Late        uint64 // requests that others answered before, when they were asked, too
 	Latency     time.Duration
 	ComputeTime time.Duration
 	QueueTime   time.Duration
@@ -56,10 +57,14 @@ func (c *counters) result(worker string, r *transport.Result, latency time.Durat
 	return hits, misses
 }
 
-func (c *counters) failure(worker string) {
+func (c *counters) failure(worker string, late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.of(worker).Failures++
+	if late {
+		c.of(worker).Late++
+	} else {
+		c.of(worker).Failures++
+	}
 }
 
 // Counters gives the counters of every worker that was asked for something.

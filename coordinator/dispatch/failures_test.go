@@ -17,8 +17,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// TestRowErrors: a row that a worker can't compute gets a typed error naming layer and worker, the lowest worker's if several say so;
-// the others are untouched.
+// TestRowErrors: a row that a worker can't compute gets a typed error naming layer and worker, whatever the order of answers: not finite
+// before overflow, as in one worker that computes all of it, and of equal errors the lowest worker's. The other rows are untouched.
 func TestRowErrors(t *testing.T) { overLanes(t, overRowErrors) }
 
 func overRowErrors(t *testing.T, lane string) {
@@ -27,13 +27,13 @@ func overRowErrors(t *testing.T, lane string) {
 	b.workers[0].does(func(_ context.Context, w *transport.Work, r *transport.Result) error {
 		<-slow // the higher worker's answer comes first
 		r.RowErrors = make([]uint8, w.Rows)
-		r.RowErrors[1] = transport.RowOverflow
+		r.RowErrors[1], r.RowErrors[2] = transport.RowOverflow, transport.RowOverflow
 		return nil
 	})
 	b.workers[1].does(func(_ context.Context, w *transport.Work, r *transport.Result) error {
 		close(slow)
 		r.RowErrors = make([]uint8, w.Rows)
-		r.RowErrors[1], r.RowErrors[2] = transport.RowNotFinite, transport.RowNotFinite
+		r.RowErrors[1], r.RowErrors[2] = transport.RowOverflow, transport.RowNotFinite
 		return nil
 	})
 	choice := router.Choice{Experts: []int32{0, 1}, Weights: []float32{1, 1}}
@@ -303,9 +303,7 @@ func overNewPlacement(t *testing.T, lane string) {
 	if _, err := b.dispatcher.Compute(testContext(t), c); err != nil {
 		t.Fatal(err)
 	}
-	b.members.mu.Lock()
-	b.members.plan = testPlan(t, 9, 1, 1)
-	b.members.mu.Unlock()
+	b.members.change(func() { b.members.plan = testPlan(t, 9, 1, 1) })
 	_, err := b.dispatcher.Compute(testContext(t), testCall(true, 32, someChoices(6)))
 	expectWorkerError(t, err, "w0", "work of epoch 9")
 	b.workers[0].setEpoch(9)
@@ -314,9 +312,7 @@ func overNewPlacement(t *testing.T, lane string) {
 		t.Fatal(err)
 	}
 	expectSums(t, c, 1)
-	b.members.mu.Lock()
-	b.members.plan = nil
-	b.members.mu.Unlock()
+	b.members.change(func() { b.members.plan = nil })
 	if _, err := b.dispatcher.Compute(testContext(t), c); err == nil || !strings.Contains(err.Error(), "not ready") {
 		t.Fatal(err)
 	}

@@ -253,7 +253,8 @@ func newBench(t testing.TB, parts, workers, payload int, change func(*Options)) 
 	for i := range workers {
 		b.addWorker(t, fmt.Sprint("w", i))
 	}
-	o := Options{Requester: b.requester, Members: b.members, Parts: parts, Snapshot: func() engine.Residency { return nil }}
+	o := Options{Requester: b.requester, Members: b.members, Parts: parts, Snapshot: func() engine.Residency { return nil },
+		OnMissing: FailMissing, Log: t.Logf}
 	if change != nil {
 		change(&o)
 	}

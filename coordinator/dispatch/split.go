@@ -2,72 +2,152 @@ package dispatch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/moepool/moepool/coordinator/engine"
-	"github.com/moepool/moepool/coordinator/placement"
-	"github.com/moepool/moepool/kernels"
-	"github.com/moepool/moepool/transport"
 )
 
-// owners is a plan with workers as numbers, in order of their ids.
-type owners struct {
-	plan    *placement.Plan
-	workers []string
-	layers  map[int][]int32 // layer → expert·parts+part → number
-}
+// Ranks of workers for a split.
+const (
+	unusable uint8 = iota
+	avoided        // only for parts that nobody else can take
+	good
+)
 
-func newOwners(plan *placement.Plan) (*owners, error) {
-	o := &owners{plan: plan, layers: make(map[int][]int32, len(plan.Owners))}
-	for id := range plan.Owned {
-		o.workers = append(o.workers, id)
-	}
-	slices.Sort(o.workers)
-	for layer, items := range plan.Owners {
-		numbers := make([]int32, len(items))
-		for item, ids := range items {
-			if len(ids) == 0 {
-				return nil, fmt.Errorf("placement of layer %d: part %d belongs to nobody", layer, item)
-			}
-			id := ids[0] // the primary
-			n, ok := slices.BinarySearch(o.workers, id)
-			if !ok {
-				return nil, fmt.Errorf("placement of layer %d: part %d belongs to %q, which owns nothing", layer, item, id)
-			}
-			numbers[item] = int32(n)
-		}
-		o.layers[layer] = numbers
-	}
-	return o, nil
-}
+// partCost is what reading an expert part's weights costs, in rows: how much longer a worker takes for the first row of a part than for
+// another one (38 GB/s of weights against 556 G operations/s in docs' measurements: about 7).
+const partCost = 8
 
-// share is what one worker has to do of a layer: the work, and which of the call's rows its rows are.
-type share struct {
-	worker   int // number
-	work     transport.Work
-	rows     []int32
-	distinct []uint32 // expert parts, ascending
-	// Memory for rows when only some are sent.
-	values []float32
-	codes  []int8
-	scales []float32
-}
-
-// splitter divides calls by owner. Its memory is reused from call to call.
+// splitter divides items by owner. Its memory is reused from call to call.
 type splitter struct {
-	shares []share // one per worker
-	active []int   // numbers of the workers that have something to do, ascending
-	seen   []uint32
-	call   uint32 // seen[part] == call: the part is in its share's distinct
+	parts int // of each expert
+	layer *layerOwners
+	rank  []uint8    // by worker
+	load  []int      // by worker: rows of the call, and partCost for each expert part
+	mine  []*attempt // by worker: its attempt of the split in progress
+	made  []*attempt // of the split in progress
+	rest  *attempt   // of the split in progress: what nobody takes; nil: nothing
+	seen  []uint32   // by part: the number of the split that counted it
+	split uint32
+
+	attempts []*attempt // of the call
+	pool     []*attempt // all that there are; the first ones are the call's
 }
 
-// split fills the shares of one call. parts is how many parts an expert has. Rows that have an error are left out.
-func (s *splitter) split(o *owners, parts int, c *engine.ExpertCall) error {
-	owner, ok := o.layers[c.Layer]
-	if !ok {
-		return fmt.Errorf("layer %d has no experts in the placement", c.Layer)
+// reset begins a call.
+func (s *splitter) reset(layer *layerOwners, workers int) {
+	s.layer, s.attempts = layer, s.attempts[:0]
+	s.grow(workers)
+}
+
+// grow makes room for workers.
+func (s *splitter) grow(workers int) {
+	if len(s.mine) < workers {
+		s.mine, s.rank, s.load = make([]*attempt, workers), make([]uint8, workers), make([]int, workers)
 	}
-	s.reset(len(o.workers), len(owner))
+}
+
+// newAttempt gives an empty attempt of the call.
+func (s *splitter) newAttempt(worker int32) *attempt {
+	n := len(s.attempts)
+	if n == len(s.pool) {
+		s.pool = append(s.pool, &attempt{})
+	}
+	a := s.pool[n]
+	a.reset(worker, len(s.layer.first))
+	s.attempts = append(s.attempts, a)
+	return a
+}
+
+// share is the worker's attempt of the split in progress.
+func (s *splitter) share(worker int32) *attempt {
+	a := s.mine[worker]
+	if a == nil {
+		a = s.newAttempt(worker)
+		s.mine[worker], s.made = a, append(s.made, a)
+	}
+	return a
+}
+
+// check finds experts that the layer doesn't have.
+func (s *splitter) check(c *engine.ExpertCall) error {
+	experts := int32(len(s.layer.first) / s.parts)
+	for row := range c.Choices {
+		for _, expert := range c.Choices[row].Experts {
+			if expert < 0 || expert >= experts {
+				return fmt.Errorf("layer %d, row %d: there is no expert %d; the placement has %d", c.Layer, row, expert, experts)
+			}
+		}
+	}
+	return nil
+}
+
+// toPrimaries splits a call when every part has one owner, and all can be used. Rows that have an error are left out.
+func (s *splitter) toPrimaries(c *engine.ExpertCall) {
+	s.begin()
+	for row := range c.Choices {
+		if c.RowErr[row] != nil {
+			continue
+		}
+		choice := &c.Choices[row]
+		for i, expert := range choice.Experts {
+			first := int(expert) * s.parts
+			for part := first; part < first+s.parts; part++ {
+				s.share(s.layer.first[part]).append(int32(row), uint32(part), choice.Weights[i])
+			}
+		}
+	}
+	s.end(c)
+}
+
+// toBest splits items among the workers that are of a rank at least: each goes to the owner that has the least to do then. Items that
+// nobody takes are in s.rest. except may be nobody.
+func (s *splitter) toBest(c *engine.ExpertCall, from *attempt, least uint8, except int32) {
+	s.begin()
+	s.weigh()
+	each(c, s.parts, from, func(_ int32, part uint32, _ float32) {
+		worker, several := s.choose(part, least, except)
+		if worker == nobody || several {
+			return
+		}
+		if s.seen[part] != s.split {
+			s.seen[part] = s.split
+			s.load[worker] += partCost
+		}
+		s.load[worker]++
+	})
+	each(c, s.parts, from, func(row int32, part uint32, weight float32) {
+		worker, several := s.choose(part, least, except)
+		if worker == nobody {
+			if s.rest == nil {
+				s.rest = s.newAttempt(nobody)
+				s.rest.state = orphan
+			}
+			s.rest.append(row, part, weight)
+			return
+		}
+		a := s.share(worker)
+		if several {
+			s.load[worker]++
+			if !a.has(part) {
+				s.load[worker] += partCost
+			}
+		}
+		a.append(row, part, weight)
+	})
+	s.end(c)
+}
+
+// each goes through the items of an attempt, or of a whole call.
+func each(c *engine.ExpertCall, parts int, from *attempt, take func(row int32, part uint32, weight float32)) {
+	if from != nil {
+		w := &from.work
+		for k, row := range from.rows {
+			for i := w.Offsets[k]; i < w.Offsets[k+1]; i++ {
+				take(row, w.Parts[i], w.Weights[i])
+			}
+		}
+		return
+	}
 	for row := range c.Choices {
 		if c.RowErr[row] != nil {
 			continue
@@ -75,79 +155,94 @@ func (s *splitter) split(o *owners, parts int, c *engine.ExpertCall) error {
 		choice := &c.Choices[row]
 		for i, expert := range choice.Experts {
 			first := int(expert) * parts
-			if expert < 0 || first+parts > len(owner) {
-				return fmt.Errorf("layer %d, row %d: there is no expert %d; the placement has %d", c.Layer, row, expert, len(owner)/parts)
-			}
 			for part := first; part < first+parts; part++ {
-				s.add(int(owner[part]), int32(row), uint32(part), choice.Weights[i])
+				take(int32(row), uint32(part), choice.Weights[i])
 			}
 		}
 	}
-	for i := range s.shares {
-		if h := &s.shares[i]; len(h.rows) > 0 {
-			h.fill(c)
-			s.active = append(s.active, i)
+}
+
+// choose is the owner that would have the least to do with one more row of a part, of the best rank that there is; of equals the first
+// in the plan's order. several: there was a choice.
+func (s *splitter) choose(part uint32, least uint8, except int32) (worker int32, several bool) {
+	worker = nobody
+	var best int
+	for _, owner := range s.layer.of(part) {
+		rank := s.rank[owner]
+		if rank < least || owner == except {
+			continue
+		}
+		cost := s.load[owner] + partCost
+		if a := s.mine[owner]; a != nil && a.has(part) {
+			cost -= partCost
+		}
+		switch {
+		case worker == nobody || rank > s.rank[worker]:
+			worker, best, several = owner, cost, false
+		case rank == s.rank[worker]:
+			several = true
+			if cost < best {
+				worker, best = owner, cost
+			}
 		}
 	}
-	return nil
+	return worker, several
 }
 
-func (s *splitter) reset(workers, items int) {
-	if len(s.shares) != workers {
-		s.shares = make([]share, workers)
+// takes says whether somebody of a rank at least can take a part.
+func (s *splitter) takes(part uint32, least uint8, except int32) bool {
+	for _, owner := range s.layer.of(part) {
+		if s.rank[owner] >= least && owner != except {
+			return true
+		}
 	}
-	s.active = s.active[:0]
-	if s.call++; len(s.seen) != items || s.call == 0 {
-		s.seen, s.call = make([]uint32, items), 1
+	return false
+}
+
+// takesAll says whether others can take all of an attempt.
+func (s *splitter) takesAll(a *attempt, least uint8, except int32) bool {
+	for _, part := range a.distinct {
+		if !s.takes(part, least, except) {
+			return false
+		}
 	}
-	for i := range s.shares {
-		h := &s.shares[i]
-		h.worker, h.rows, h.distinct = i, h.rows[:0], h.distinct[:0]
-		h.work.Offsets, h.work.Parts, h.work.Weights = h.work.Offsets[:0], h.work.Parts[:0], h.work.Weights[:0]
+	return true
+}
+
+// takesAny says whether others can take something of an attempt.
+func (s *splitter) takesAny(a *attempt, least uint8) bool {
+	for _, part := range a.distinct {
+		if s.takes(part, least, nobody) {
+			return true
+		}
+	}
+	return false
+}
+
+// begin begins a split.
+func (s *splitter) begin() { s.made, s.rest = s.made[:0], nil }
+
+// weigh finds what the workers have to do already.
+func (s *splitter) weigh() {
+	if s.split++; len(s.seen) < len(s.layer.first) || s.split == 0 {
+		s.seen, s.split = make([]uint32, len(s.layer.first)), 1
+	}
+	clear(s.load)
+	for _, a := range s.attempts {
+		if a.state == waiting {
+			s.load[a.worker] += len(a.work.Parts) + partCost*len(a.distinct)
+		}
 	}
 }
 
-// add gives a worker one expert part of a row; rows come ascending, and parts ascending within each.
-func (s *splitter) add(worker int, row int32, part uint32, weight float32) {
-	h := &s.shares[worker]
-	if n := len(h.rows); n == 0 || h.rows[n-1] != row {
-		h.rows = append(h.rows, row)
-		h.work.Offsets = append(h.work.Offsets, uint32(len(h.work.Parts)))
+// end completes the attempts that were made.
+func (s *splitter) end(c *engine.ExpertCall) {
+	for _, a := range s.made {
+		s.mine[a.worker] = nil
+		a.finish()
+		a.fill(c)
 	}
-	h.work.Parts = append(h.work.Parts, part)
-	h.work.Weights = append(h.work.Weights, weight)
-	if s.seen[part] != s.call {
-		s.seen[part] = s.call
-		h.distinct = append(h.distinct, part)
+	if s.rest != nil {
+		s.rest.finish()
 	}
-}
-
-// fill completes the work with its rows' activations: the call's own memory if all rows are needed, else a copy of those that are.
-func (h *share) fill(c *engine.ExpertCall) {
-	w, x := &h.work, c.Rows
-	slices.Sort(h.distinct)
-	w.Offsets = append(w.Offsets, uint32(len(w.Parts)))
-	w.Layer, w.Rows, w.Hidden, w.Quantized = c.Layer, len(h.rows), x.Columns, x.Quantized
-	if len(h.rows) == x.Rows {
-		w.Values, w.Codes, w.Scales = x.Values, x.Codes, x.Scales
-		return
-	}
-	if x.Quantized {
-		h.codes = take(h.codes, x.Codes, h.rows, kernels.PaddedColumns(x.Columns))
-		h.scales = take(h.scales, x.Scales, h.rows, kernels.Groups(x.Columns))
-		w.Values, w.Codes, w.Scales = nil, h.codes, h.scales
-		return
-	}
-	h.values = take(h.values, x.Values, h.rows, x.Columns)
-	w.Values, w.Codes, w.Scales = h.values, nil, nil
-}
-
-// take copies some rows of width elements into dst's memory.
-func take[T any](dst, src []T, rows []int32, width int) []T {
-	dst = dst[:0]
-	for _, row := range rows {
-		at := int(row) * width
-		dst = append(dst, src[at:at+width]...)
-	}
-	return dst
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/router"
@@ -21,6 +22,31 @@ type ExpertCall struct {
 type ExpertStats struct {
 	Hits, Misses int // distinct expert parts
 	BytesRead    int64
+
+	Retries   int           // shares of work that were sent again, since their worker was lost, silent or refused them
+	Hedges    int           // shares that were late and for which another worker was asked, too
+	HedgeWins int           // of these, how often the other one was faster
+	Waits     int           // how often work waited for experts that no worker held
+	Waited    time.Duration // for how long
+
+	DroppedParts int     // expert parts that were left out of a layer, since no worker held them
+	MissingMass  float64 // combine weight that rows lost with them
+	EmptyRows    int     // rows that lost all their experts: their routed sum is zero
+}
+
+// Add adds what another call cost.
+func (s *ExpertStats) Add(o ExpertStats) {
+	s.Hits += o.Hits
+	s.Misses += o.Misses
+	s.BytesRead += o.BytesRead
+	s.Retries += o.Retries
+	s.Hedges += o.Hedges
+	s.HedgeWins += o.HedgeWins
+	s.Waits += o.Waits
+	s.Waited += o.Waited
+	s.DroppedParts += o.DroppedParts
+	s.MissingMass += o.MissingMass
+	s.EmptyRows += o.EmptyRows
 }
 
 // Experts computes routed experts; dispatch implements it over NATS.
@@ -47,7 +73,7 @@ type PartResidency interface {
 // Totals are the engine's counters since the start.
 type Totals struct {
 	ExpertStats
-	DroppedExperts int
+	DroppedExperts int // by the budget, as what follows
 	DroppedMass    float64
 	RescuedRows    int
 	BytesNotRead   int64 // expert bytes that were not resident and, by the budget, not read
@@ -63,9 +89,7 @@ func (e *Engine) Totals() Totals {
 func (e *Engine) countExperts(s ExpertStats) {
 	e.counting.Lock()
 	defer e.counting.Unlock()
-	e.totals.Hits += s.Hits
-	e.totals.Misses += s.Misses
-	e.totals.BytesRead += s.BytesRead
+	e.totals.Add(s)
 }
 
 // countBudget adds a layer's decision. Dropped experts were not resident as a whole.
