@@ -30,11 +30,11 @@ func generating(t *testing.T, args ...string) (*process, []int) {
 	return p, pids
 }
 
-// A worker that dies ends the request with an error that names it; nothing is left behind.
+// With --on-missing fail a worker that dies ends the request with an error that names it; nothing is left behind.
 func TestKilledWorker(t *testing.T) {
 	for _, lane := range []string{transport.LaneNATS, transport.LaneLocal} {
 		t.Run("lane="+lane, func(t *testing.T) {
-			p, pids := generating(t, "--lane", lane)
+			p, pids := generating(t, "--on-missing", "fail", "--lane", lane)
 			signalProcess(t, pids[1], syscall.SIGKILL)
 			begin := time.Now()
 			if code := p.await(t, 5*time.Second+loaded); code != exitFailure {
@@ -53,7 +53,7 @@ func TestKilledWorker(t *testing.T) {
 func TestHangingWorker(t *testing.T) {
 	for _, lane := range []string{transport.LaneNATS, transport.LaneLocal} {
 		t.Run("lane="+lane, func(t *testing.T) {
-			p, pids := generating(t, "--lane", lane)
+			p, pids := generating(t, "--on-missing", "fail", "--lane", lane)
 			signalProcess(t, pids[0], syscall.SIGSTOP)
 			begin := time.Now()
 			if code := p.await(t, 5*time.Second+loaded); code != exitFailure {

@@ -27,8 +27,8 @@ func (d *Dispatcher) run(ctx context.Context, call *engine.ExpertCall, stats *en
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
+			d.look() // before time decides
 			d.elapse()
-			d.look()
 			d.probe()
 		}
 	}
@@ -149,6 +149,9 @@ func (d *Dispatcher) take(reply *transport.Reply) {
 			d.exchange.Recycle(reply.Result)
 		}
 		return
+	}
+	if reply.Err != nil {
+		d.elapse() // so that the job knows when it was
 	}
 	switch r := reply.Result; {
 	case errors.Is(reply.Err, transport.ErrNoWorker):
