@@ -1,0 +1,108 @@
+package testbed
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// tokens is how many each generation has.
+const tokens = 64
+
+// layers is the demo model's.
+const layers = 5
+
+// pace is a delay each way that makes a token take about 5 layers · 2 · pace, so that faults fall into the middle of a generation.
+const pace = 8 * time.Millisecond
+
+type bed struct {
+	*Cluster
+	proxies map[string]*Proxy // by worker
+	want    *Answer
+}
+
+// start makes a cluster with a worker on each of the hosts, each behind a proxy of its own, and stops it at the end.
+func start(t *testing.T, hosts []string, coordinator ...string) *bed {
+	t.Helper()
+	network, binary, natsServer, ok := Here()
+	if !ok {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("no testbed: .ci/testbed makes one")
+		}
+		t.Skip("SKIPPED: no testbed here; as root, .ci/testbed makes one and runs these tests")
+	}
+	b := &bed{proxies: map[string]*Proxy{}}
+	o := Options{Network: network, Binary: binary, NATSServer: natsServer, Dir: t.TempDir(), Coordinator: coordinator}
+	for _, host := range hosts {
+		p, err := StartProxy(host, network.Address("h1")+natsPort)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.Close)
+		id := "worker-" + host
+		b.proxies[id] = p
+		o.Seats = append(o.Seats, Seat{ID: id, Host: host, NATS: p.Address()})
+	}
+	var err error
+	if b.want, err = Undisturbed(network, binary, tokens); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.want.Tokens) != tokens {
+		t.Fatalf("the undisturbed run gives %d tokens, want %d", len(b.want.Tokens), tokens)
+	}
+	b.Cluster, err = StartCluster(o)
+	t.Cleanup(b.Stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bed) slow(t *testing.T, delay time.Duration) {
+	t.Helper()
+	for _, p := range b.proxies {
+		if err := p.Delay(delay); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// generate asks on h4 while faults, one after the other, happen; after each as many tokens as it says. All tokens must be those of the undisturbed run.
+func (b *bed) generate(t *testing.T, faults func() error) *Answer {
+	t.Helper()
+	failed := make(chan error, 1)
+	go func() { failed <- faults() }()
+	a, err := b.Ask("h4", tokens, 90*time.Second)
+	if wrong := <-failed; wrong != nil {
+		t.Fatal(wrong)
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.Logs())
+	}
+	if !slices.Equal(a.Tokens, b.want.Tokens) {
+		t.Fatalf("tokens %v, want those of the undisturbed run %v\n%s", a.Tokens, b.want.Tokens, b.Logs())
+	}
+	return a
+}
+
+// computed waits until the workers have computed n more requests: n = layers · workers is about one token.
+func (b *bed) computed(n int) error {
+	first := -1.0
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		m, err := Scrape(b.MetricsAddress())
+		if err != nil {
+			return err
+		}
+		sum := m.Sum("moepool_worker_requests_total")
+		if first < 0 {
+			first = sum
+		}
+		if sum >= first+float64(n) {
+			return nil
+		}
+	}
+	return os.ErrDeadlineExceeded
+}
+
+func nothing() error { return nil }
