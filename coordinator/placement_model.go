@@ -8,7 +8,7 @@ import (
 
 // PlacementModel is what placement needs to know of a checkpoint that is packed in a format and a number of parts.
 func PlacementModel(config *checkpoint.Config, format kernels.Format, parts int) placement.Model {
-	m := placement.Model{Experts: config.Experts, Parts: parts}
+	m := placement.Model{Experts: config.Experts, Parts: parts, TopK: config.TopK}
 	for layer, l := range config.Layers {
 		if l.MoE {
 			m.Layers = append(m.Layers, layer)

@@ -1,8 +1,21 @@
-// Package placement maps expert parts to workers. Pure: model and workers in, versioned plan out. It must not know how
-// workers are found or reached.
+// Package placement maps expert parts to workers. Pure: model, workers, observed routing and the plan so far in, versioned plan out. It
+// must not know how workers are found or reached, nor who observes the routing.
 //
-// The rule: in each layer, expert part number expert·parts+part goes to worker (number mod workers), workers in order of their
-// ids. So P parts over P workers give each worker one part of every expert, and a layer's parts are spread evenly within one.
+// The goal is the least expected time of a layer's slowest worker, for the numbers of rows that steps have (docs/placement.md has the
+// model of cost and measurements):
+//
+//   - All parts of an expert go to one host, and there to as many workers (NUMA nodes) as the host has.
+//   - An expert's load follows from how often it was chosen (load.go). Loads are spread in proportion to the workers' bandwidths, as far as
+//     their capacities allow (seat.go), then evened out by moves and exchanges (improve.go).
+//   - Memory that is left holds replicas: further copies, first of what has the highest load, on other workers and if possible on
+//     other hosts (replicas.go).
+//   - What the plan so far placed stays where it is. What lost its owner is served by its replicas, or goes to the least loaded worker. Only
+//     if a layer is then slower than a fresh placement by more than Options.Tolerance, parts move until it is not (keep.go).
+//
+// Without observed routing, replicas and a plan so far, on workers of one host or with one part, expert part number expert·parts+part goes to worker (number
+// mod workers), workers in order of their ids.
+//
+// All sums are integers and all float operations are rounded one by one, so that every coordinator computes the same plan.
 package placement
 
 import (
@@ -18,25 +31,34 @@ type Model struct {
 	Experts   int
 	Parts     int
 	PartBytes []int64 // packed bytes of one slot of part p
+	TopK      int     // experts that a row chooses; 0: unknown, taken for min(8, Experts)
 }
 
 // Worker is where expert parts can go.
 type Worker struct {
 	ID        string
-	Host      string
-	Node      int
-	Capacity  int64   // bytes; 0 is unknown
-	Bandwidth float64 // bytes of expert parts that it reads and computes in a second; 0 is unknown
+	Host      string  // workers with the same name are nodes of one host
+	Node      int     // NUMA node
+	Capacity  int64   // bytes; 0 is unknown, and then unlimited
+	Bandwidth float64 // bytes of expert parts that it reads and computes in a second; 0 is unknown, and then the mean of the known
 }
 
 // Options are what a placement can take into account beside model and workers. The zero value is a placement without replicas for
 // experts that are chosen equally often.
 type Options struct {
-	Counts   map[int][]float64 // layer → expert → rows that were routed to it; a layer that is missing is unknown
-	Batches  []int             // numbers of rows of a step that the plan is made for; empty: 1, 8 and 64
-	Replicas int               // most workers that own one expert part; 0 and 1: no replicas
-	Previous *Plan             // what is kept where it can be; nil: nothing is placed yet
+	Counts       map[int][]float64 // layer → expert → rows that were routed to it; a layer that is missing is unknown
+	Batches      []int             // numbers of rows of a step that the plan is made for; empty: 1, 8 and 64
+	Replicas     int               // most workers that own one expert part; 0 and 1: no replicas
+	ReplicaBytes int64             // most bytes of all replicas; 0: what the capacities leave
+	Previous     *Plan             // what is kept where it can be; nil: nothing is placed yet
+	Tolerance    float64           // how much slower than a fresh placement a layer may be before parts move; 0: DefaultTolerance
 }
+
+// DefaultTolerance is the Tolerance of Options that name none.
+const DefaultTolerance = 0.05
+
+// MaxBatch bounds the numbers of Options.Batches.
+const MaxBatch = 4096
 
 // Plan is a placement: Owned[worker id][layer] lists expert·parts+part ascending, primaries and replicas; a layer of which a worker
 // owns nothing is missing. Every expert part has at least one owner, and no worker twice. A plan is never changed.
@@ -72,41 +94,28 @@ func count(workers int) string {
 }
 
 // Compute gives the plan of an epoch; the order of workers doesn't matter. A *CapacityError says how many bytes are needed
-// and how many there are.
+// and how many there are. A Previous plan that isn't one of the model is an error.
 func Compute(epoch uint64, m Model, workers []Worker, o Options) (*Plan, error) {
 	workers = slices.SortedFunc(slices.Values(workers), func(a, b Worker) int { return strings.Compare(a.ID, b.ID) })
-	if err := check(m, workers); err != nil {
+	if err := check(m, workers, &o); err != nil {
 		return nil, err
 	}
-	plan := &Plan{Epoch: epoch, Owned: make(map[string]map[int][]uint32, len(workers)), Owners: make(map[int][][]string, len(m.Layers))}
-	bytes := make([]int64, len(workers))
-	items := m.Experts * m.Parts
-	for _, w := range workers {
-		plan.Owned[w.ID] = map[int][]uint32{}
-	}
-	for _, layer := range m.Layers {
-		owners := make([][]string, items)
-		for i, w := range workers {
-			var owned []uint32
-			for item := i; item < items; item += len(workers) {
-				owned = append(owned, uint32(item))
-				owners[item] = []string{w.ID}
-				bytes[i] += m.PartBytes[item%m.Parts]
-			}
-			if owned != nil {
-				plan.Owned[w.ID][layer] = owned
-			}
-		}
-		plan.Owners[layer] = owners
-	}
-	if err := fits(workers, bytes); err != nil {
+	p := newPlanner(m, workers, &o)
+	if err := p.placeFresh(); err != nil {
 		return nil, err
 	}
-	return plan, nil
+	if o.Previous == nil {
+		return p.plan(epoch), nil
+	}
+	kept := newPlanner(m, workers, &o)
+	if !kept.keep(o.Previous, p) {
+		return p.plan(epoch), nil // the memory is so tight that what stays leaves no room for the rest
+	}
+	return kept.plan(epoch), nil
 }
 
 // check refuses what no plan can be made of.
-func check(m Model, workers []Worker) error {
+func check(m Model, workers []Worker, o *Options) error {
 	switch {
 	case len(workers) == 0:
 		return errors.New("placement: there are no workers")
@@ -114,6 +123,13 @@ func check(m Model, workers []Worker) error {
 		return fmt.Errorf("placement: %d experts in %d parts; both must be at least 1", m.Experts, m.Parts)
 	case len(m.PartBytes) != m.Parts:
 		return fmt.Errorf("placement: sizes of %d parts given, there are %d parts", len(m.PartBytes), m.Parts)
+	case m.TopK < 0 || m.TopK > m.Experts:
+		return fmt.Errorf("placement: a row chooses %d of %d experts", m.TopK, m.Experts)
+	}
+	for part, bytes := range m.PartBytes {
+		if bytes < 0 {
+			return fmt.Errorf("placement: part %d has %d bytes", part, bytes)
+		}
 	}
 	for i, w := range workers {
 		if w.ID == "" {
@@ -122,6 +138,9 @@ func check(m Model, workers []Worker) error {
 		if i > 0 && workers[i-1].ID == w.ID {
 			return fmt.Errorf("placement: two workers have the id %s", w.ID)
 		}
+		if w.Capacity < 0 || !(w.Bandwidth >= 0 && w.Bandwidth < 1e300) {
+			return fmt.Errorf("placement: worker %s has a capacity of %d bytes and a bandwidth of %g; neither can be negative", w.ID, w.Capacity, w.Bandwidth)
+		}
 	}
 	layers := slices.Sorted(slices.Values(m.Layers))
 	for i, layer := range layers {
@@ -129,36 +148,36 @@ func check(m Model, workers []Worker) error {
 			return fmt.Errorf("placement: layer %d is named twice", layer)
 		}
 	}
-	return nil
+	return o.check(m)
 }
 
-// fits compares bytes with capacities.
-func fits(workers []Worker, bytes []int64) error {
-	var needed, available int64
-	unknown := false
-	for i, w := range workers {
-		needed += bytes[i]
-		available += w.Capacity
-		unknown = unknown || w.Capacity == 0
+func (o *Options) check(m Model) error {
+	for _, layer := range m.Layers {
+		counts, ok := o.Counts[layer]
+		if !ok {
+			continue
+		}
+		if len(counts) != m.Experts {
+			return fmt.Errorf("placement: layer %d has counts of %d experts, there are %d", layer, len(counts), m.Experts)
+		}
+		for expert, n := range counts {
+			if !(n >= 0 && n <= 1e15) {
+				return fmt.Errorf("placement: layer %d, expert %d was chosen %g times; valid are 0 to 1e15", layer, expert, n)
+			}
+		}
 	}
-	if unknown {
-		available = 0
+	for _, b := range o.Batches {
+		if b < 1 || b > MaxBatch {
+			return fmt.Errorf("placement: a batch of %d rows; valid are 1 to %d", b, MaxBatch)
+		}
 	}
-	for i, w := range workers {
-		if w.Capacity != 0 && bytes[i] > w.Capacity {
-			return &CapacityError{w.ID, bytes[i], w.Capacity, needed, available, len(workers)}
+	if o.Replicas < 0 || o.ReplicaBytes < 0 || !(o.Tolerance >= 0) {
+		return fmt.Errorf("placement: %d replicas of %d bytes, tolerance %g; none can be negative", o.Replicas, o.ReplicaBytes, o.Tolerance)
+	}
+	if o.Previous != nil {
+		if err := o.Previous.Validate(m); err != nil {
+			return fmt.Errorf("the plan so far: %w", err)
 		}
 	}
 	return nil
-}
-
-// Bytes is what a worker owns, packed.
-func (p *Plan) Bytes(m Model, worker string) int64 {
-	var n int64
-	for _, parts := range p.Owned[worker] {
-		for _, item := range parts {
-			n += m.PartBytes[int(item)%m.Parts]
-		}
-	}
-	return n
 }

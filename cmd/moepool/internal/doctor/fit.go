@@ -92,7 +92,7 @@ func measure(o *Options, facts *Facts) (fit *Fit, problem *Finding) {
 // place spreads the experts over the workers as the coordinator will.
 func (f *Fit) place(o *Options, facts *Facts, cp *checkpoint.Checkpoint) error {
 	c := cp.Config()
-	m := placement.Model{Experts: c.Experts, Parts: o.Parts}
+	m := placement.Model{Experts: c.Experts, Parts: o.Parts, TopK: c.TopK}
 	for number, l := range c.Layers {
 		if l.MoE {
 			m.Layers = append(m.Layers, number)

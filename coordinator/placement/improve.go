@@ -1,0 +1,212 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+)
+
+const (
+	leastGain = 1e-3 // of the penalty, for a part that moves
+	targets   = 3    // least loaded workers that are tried
+)
+
+// move gives owner number at of an item to another worker.
+type move struct {
+	item, at int
+	from, to int
+}
+
+// improve moves expert parts off the worker with the highest penalty to less loaded ones, or exchanges them, always what lowers the sum of penalties most for each part
+// that moves, until nothing helps any more or, with a target, the slowest worker is down to it.
+func (l *layer) improve(target float64) {
+	// Each step lowers the sum of penalties, so there is an end; the bound is for time.
+	for step := 0; step < len(l.owners)+len(l.p.workers); step++ {
+		if target > 0 && l.slowestWorker() <= target {
+			return
+		}
+		if !l.improveOnce() {
+			return
+		}
+	}
+}
+
+func (l *layer) improveOnce() bool {
+	worst, total := 0, 0.0
+	order := make([]int, len(l.penalty))
+	for w, x := range l.penalty {
+		order[w] = w
+		total += x
+		if x > l.penalty[worst] {
+			worst = w
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.penalty[a], l.penalty[b]) })
+	search := &search{layer: l, least: leastGain * total}
+	for _, w := range order[:min(targets, len(order))] {
+		if w != worst {
+			search.between(worst, w)
+		}
+	}
+	if search.best == nil {
+		return false
+	}
+	l.apply(search.best)
+	return true
+}
+
+// apply makes moves; false and nothing done if one of them can't be: a worker has the part already or no memory for it, or two owners that were on two
+// hosts would be on one.
+func (l *layer) apply(moves []move) bool {
+	for i, m := range moves {
+		if slices.Contains(l.owners[m.item], int32(m.to)) || l.together(m.item, m.from, m.to) && !l.together(m.item, m.from, m.from) {
+			l.undo(moves[:i])
+			return false
+		}
+		l.remove(m.item, m.from)
+		l.insert(m.item, m.to, m.at)
+	}
+	for _, m := range moves {
+		if l.p.used[m.to] > l.p.capacity[m.to] {
+			l.undo(moves)
+			return false
+		}
+	}
+	return true
+}
+
+// together says whether an owner of an item, but for one, is on a worker's host.
+func (l *layer) together(item, but, worker int) bool {
+	for _, w := range l.owners[item] {
+		if int(w) != but && l.p.hostOf[w] == l.p.hostOf[worker] {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *layer) undo(moves []move) {
+	for i := len(moves) - 1; i >= 0; i-- {
+		m := moves[i]
+		l.remove(m.item, m.to)
+		l.insert(m.item, m.from, m.at)
+	}
+}
+
+// search is one look for the best change between two workers.
+type search struct {
+	*layer
+	least float64 // a change must lower the sum of penalties by more than this for each part that it moves
+	best  []move
+	gain  float64 // for each part
+}
+
+// between tries changes that take load from one worker to another.
+func (s *search) between(from, to int) {
+	there := s.itemsOf(to)
+	gap := s.level[from] - s.level[to]
+	for _, item := range s.itemsOf(from) {
+		away := s.group(item, from, to)
+		if away == nil {
+			continue
+		}
+		s.try(away)
+		// In exchange for what leaves the two with about the same level.
+		want := s.weight(item/s.p.model.Parts) - gap/2
+		for _, back := range s.nearest(there, want) {
+			if back/s.p.model.Parts == item/s.p.model.Parts {
+				continue
+			}
+			if group := s.group(back, to, from); group != nil {
+				s.try(append(slices.Clone(away), group...))
+			}
+		}
+	}
+}
+
+// itemsOf lists a worker's items of this layer.
+func (l *layer) itemsOf(worker int) (items []int) {
+	for item, owners := range l.owners {
+		if slices.Contains(owners, int32(worker)) {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// nearest lists the two items whose weights are nearest to one.
+func (l *layer) nearest(items []int, want float64) []int {
+	var best [2]int
+	var distances [2]float64
+	n := 0
+	for _, item := range items {
+		d := l.weight(item/l.p.model.Parts) - want
+		if d < 0 {
+			d = -d
+		}
+		switch {
+		case n == 0 || d < distances[0]:
+			best[1], distances[1] = best[0], distances[0]
+			best[0], distances[0] = item, d
+			n = min(n+1, 2)
+		case n == 1 || d < distances[1]:
+			best[1], distances[1] = item, d
+			n = 2
+		}
+	}
+	return best[:n]
+}
+
+// group is what has to move if an item leaves a worker for another one: on the same host the item alone, else the item and the other parts of its expert whose
+// owners of the same rank are on the same host. On the new host they are spread over its workers. nil: they can't be there.
+func (l *layer) group(item, from, to int) []move {
+	at := slices.Index(l.owners[item], int32(from))
+	if l.p.hostOf[from] == l.p.hostOf[to] {
+		if slices.Contains(l.owners[item], int32(to)) {
+			return nil
+		}
+		return []move{{item, at, from, to}}
+	}
+	e, host := item/l.p.model.Parts, l.p.hosts[l.p.hostOf[to]]
+	moves := make([]move, 0, l.p.model.Parts)
+	first := slices.Index(host, to)
+	for other := e * l.p.model.Parts; other < (e+1)*l.p.model.Parts; other++ {
+		if at >= len(l.owners[other]) || l.p.hostOf[l.owners[other][at]] != l.p.hostOf[from] {
+			continue
+		}
+		// The item itself goes to the worker that was asked for.
+		seat := host[((other-item+first)%len(host)+len(host))%len(host)]
+		if slices.Contains(l.owners[other], int32(seat)) {
+			return nil
+		}
+		moves = append(moves, move{other, at, int(l.owners[other][at]), seat})
+	}
+	return moves
+}
+
+// try keeps a change if it is the best one so far.
+func (s *search) try(moves []move) {
+	before := s.touched(moves)
+	if !s.apply(moves) {
+		return
+	}
+	gain := (before - s.touched(moves)) / float64(len(moves))
+	s.undo(moves)
+	if gain > s.least && gain > s.gain {
+		s.best, s.gain = slices.Clone(moves), gain
+	}
+}
+
+// touched is the sum of penalties of the workers that moves change.
+func (l *layer) touched(moves []move) float64 {
+	var workers []int
+	sum := 0.0
+	for _, m := range moves {
+		for _, w := range [2]int{m.from, m.to} {
+			if !slices.Contains(workers, w) {
+				workers = append(workers, w)
+				sum += l.penalty[w]
+			}
+		}
+	}
+	return sum
+}
