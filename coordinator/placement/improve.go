@@ -17,32 +17,53 @@ type move struct {
 }
 
 // improve moves expert parts off the worker with the highest penalty to less loaded ones, or exchanges them, always what lowers the sum of penalties most for each part
-// that moves, until nothing helps any more or, with a target, the slowest worker is down to it.
-func (l *layer) improve(target float64) {
+// that moves, until nothing helps any more. With another placement to compare with, it ends before that as soon as the slowest worker takes no more than 1 + tolerance times
+// what it takes there, and no worker that has just joined has less than half of the load that it has there: it gets work even where that changes little.
+func (l *layer) improve(fresh *layer, tolerance float64) {
+	full := make([]bool, len(l.p.workers)) // nothing can be given to
 	// Each step lowers the sum of penalties, so there is an end; the bound is for time.
 	for step := 0; step < len(l.owners)+len(l.p.workers); step++ {
-		if target > 0 && l.slowestWorker() <= target {
+		if fresh == nil || l.slowestWorker() > (1+tolerance)*fresh.slowestWorker() {
+			if !l.improveOnce(l.leastPenalties(targets)) {
+				return
+			}
+			continue
+		}
+		idle := -1
+		for w, level := range l.level {
+			if l.p.joined[w] && !full[w] && level < fresh.level[w]/2 {
+				idle = w
+				break
+			}
+		}
+		if idle < 0 {
 			return
 		}
-		if !l.improveOnce() {
-			return
-		}
+		full[idle] = !l.improveOnce([]int{idle})
 	}
 }
 
-func (l *layer) improveOnce() bool {
-	worst, total := 0, 0.0
+// leastPenalties lists the n workers with the least penalties.
+func (l *layer) leastPenalties(n int) []int {
 	order := make([]int, len(l.penalty))
-	for w, x := range l.penalty {
+	for w := range order {
 		order[w] = w
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.penalty[a], l.penalty[b]) })
+	return order[:min(n, len(order))]
+}
+
+// improveOnce makes the best change between the worker with the highest penalty and some others; false: none helps.
+func (l *layer) improveOnce(others []int) bool {
+	worst, total := 0, 0.0
+	for w, x := range l.penalty {
 		total += x
 		if x > l.penalty[worst] {
 			worst = w
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.penalty[a], l.penalty[b]) })
 	search := &search{layer: l, least: leastGain * total}
-	for _, w := range order[:min(targets, len(order))] {
+	for _, w := range others {
 		if w != worst {
 			search.between(worst, w)
 		}

@@ -9,13 +9,16 @@ import "slices"
 //  2. Of workers that have less memory than before, the last copies go first, then items from the highest number on.
 //  3. Items without an owner go to the least loaded workers; missing replicas are placed as in a fresh placement.
 //  4. A layer whose slowest worker is then expected to take more than 1 + Tolerance times as long as in a fresh placement gets moves and exchanges,
-//     the most useful first, until it isn't, or until none helps.
+//     the most useful first, until it isn't, or until none helps. A worker that the plan so far doesn't have gets moves until it has half of
+//     the load of a fresh placement, even where they help less.
 //
 // fresh is such a placement. false: there is no room for what lost its owner.
 func (p *planner) keep(previous *Plan, fresh *planner) bool {
 	numbers := make(map[string]int, len(p.workers))
 	for i, w := range p.workers {
 		numbers[w.ID] = i
+		_, had := previous.Owned[w.ID]
+		p.joined[i] = !had
 	}
 	for i, l := range p.layers {
 		owners := make([][]int32, len(l.owners))
@@ -45,7 +48,7 @@ func (p *planner) keep(previous *Plan, fresh *planner) bool {
 	}
 	p.addReplicas()
 	for i, l := range p.layers {
-		l.improve((1 + p.tolerance) * fresh.layers[i].slowestWorker())
+		l.improve(fresh.layers[i], p.tolerance)
 	}
 	p.addReplicas()
 	return true

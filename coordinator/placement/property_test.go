@@ -394,7 +394,7 @@ func TestBalance(t *testing.T) {
 			if was <= (1+kept.tolerance)*fresh.layers[i].slowestWorker() {
 				continue
 			}
-			if l.improveOnce() {
+			if l.improveOnce(l.leastPenalties(targets)) {
 				t.Fatalf("layer %d: %v could be %v; fresh is %v", l.number, was, l.slowestWorker(), fresh.layers[i].slowestWorker())
 			}
 		}

@@ -19,7 +19,7 @@ func (p *planner) placeFresh() error {
 	}
 	p.addReplicas()
 	for _, l := range p.layers {
-		l.improve(0)
+		l.improve(nil, 0)
 	}
 	p.addReplicas() // where moves have made room
 	return nil

@@ -16,6 +16,7 @@ type planner struct {
 	used      []int64   // bytes
 	hosts     [][]int   // workers of each host, hosts in order of their first workers
 	hostOf    []int
+	joined    []bool   // workers that the plan so far doesn't have
 	layers    []*layer // in order of their numbers
 	tolerance float64
 }
@@ -36,6 +37,7 @@ func newPlanner(m Model, workers []Worker, o *Options) *planner {
 	if p.model.TopK == 0 {
 		p.model.TopK = min(8, m.Experts)
 	}
+	p.joined = make([]bool, len(workers))
 	p.used, p.capacity, p.speed, p.hostOf = make([]int64, len(workers)), make([]int64, len(workers)), speeds(workers), make([]int, len(workers))
 	hosts := map[string]int{}
 	for i, w := range workers {
