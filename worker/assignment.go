@@ -9,18 +9,11 @@ import (
 	"github.com/moepool/moepool/worker/shard"
 )
 
-// loading is a load in progress.
-type loading struct {
-	layers []transport.LayerParts
-	cancel context.CancelFunc
-	done   chan struct{}
-}
-
 func refuse(code transport.ErrorCode, format string, args ...any) error {
 	return &transport.RemoteError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Assign takes an assignment and loads it in the background (transport.Handler).
+// Assign takes an assignment and prepares it in the background, beside what is served (transport.Handler).
 func (p *process) Assign(_ context.Context, m *transport.Assign) error {
 	if why := m.Identity.Mismatch("coordinator", p.identity, "worker "+p.o.ID); why != "" {
 		return refuse(transport.CodeRefused, "%s", why)
@@ -31,28 +24,33 @@ func (p *process) Assign(_ context.Context, m *transport.Assign) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == transport.StateDraining {
-		return refuse(transport.CodeNotReady, "worker %s is draining", p.o.ID)
-	}
 	if err := p.supersedes(m); err != nil {
 		return err
 	}
-	p.assigned, p.failure = m, ""
-	defer p.wake()
-	switch {
-	case p.loading != nil && equalLayers(p.loading.layers, m.Layers):
-		p.state = transport.StateLoading // begun for a coordinator that has gone, or for an earlier epoch
-	case p.loading == nil && p.shards != nil && equalLayers(p.loadedFor, m.Layers):
-		p.state, p.lookNow = transport.StateReady, true
-	default:
-		p.startLoading(plan, m.Layers)
+	if p.leaving && !p.epochs.holds(m.Layers) {
+		return refuse(transport.CodeNotReady, "worker %s is draining", p.o.ID)
 	}
+	defer p.wake()
+	load := p.epochs.assign(m)
+	if load {
+		p.wanted = plan
+		if p.loading == nil || p.loading.unwanted || !equalLayers(p.loading.layers, m.Layers) { // else it was begun for a coordinator that has gone, or an earlier epoch
+			p.ready, p.total = 0, plan.Bytes
+		}
+	} else {
+		p.ready, p.total, p.lookNow = plan.Bytes, plan.Bytes, true
+	}
+	if p.loading != nil && !equalLayers(p.loading.layers, m.Layers) {
+		p.loading.unwanted = true
+		p.loading.cancel()
+	}
+	p.tend()
 	return nil
 }
 
 // supersedes says why an assignment can't replace the present one; callers hold mu.
 func (p *process) supersedes(m *transport.Assign) error {
-	now := p.assigned
+	now := p.epochs.assigned
 	switch {
 	case now == nil:
 		return nil
@@ -70,79 +68,120 @@ func (p *process) supersedes(m *transport.Assign) error {
 	return nil
 }
 
-// startLoading begins a load, after the end of the one in progress; callers hold mu.
-func (p *process) startLoading(plan *shard.Plan, layers []transport.LayerParts) {
-	ctx, cancel := context.WithCancel(context.Background())
-	l, before := &loading{layers: layers, cancel: cancel, done: make(chan struct{})}, p.loading
-	if before != nil {
-		before.cancel()
+// loading is a load in progress.
+type loading struct {
+	layers   []transport.LayerParts
+	cancel   context.CancelFunc
+	unwanted bool // cancelled
+}
+
+// tend starts the goroutine that loads and gives back, unless it runs or has nothing to do; callers hold mu. It alone changes what the
+// holder holds.
+func (p *process) tend() {
+	if p.tended != nil || p.ending || !p.untended() {
+		return
 	}
-	p.loading = l
-	p.state, p.ready, p.total = transport.StateLoading, 0, plan.Bytes
+	ended := make(chan struct{})
+	p.tended = ended
 	go func() {
-		defer close(l.done)
-		defer cancel()
-		if before != nil {
-			<-before.done
-		}
+		defer close(ended)
 		p.mu.Lock()
-		previous := p.shards
-		p.shards, p.loadedFor = nil, nil
-		p.mu.Unlock()
-		shards, err := p.load(ctx, plan, previous, func(ready, total int64) { p.progress(l, ready, total) })
-		p.loaded(l, shards, err)
+		defer p.mu.Unlock()
+		for !p.ending && p.untended() {
+			if p.epochs.state == transport.StateLoading && !p.leaving {
+				p.loadWanted()
+			} else {
+				p.giveBack()
+			}
+		}
+		p.tended = nil
 	}()
+}
+
+// untended says whether there is something to load or to give back; callers hold mu.
+func (p *process) untended() bool {
+	return p.epochs.state == transport.StateLoading && !p.leaving || p.epochs.dropped
+}
+
+// loadWanted loads what is wanted now; callers hold mu, which is not held while it loads.
+func (p *process) loadWanted() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	plan, l := p.wanted, &loading{layers: p.epochs.assigned.Layers, cancel: cancel}
+	p.loading = l
+	keep := p.epochs.keep()
+	p.mu.Unlock()
+	shards, err := p.holder.Load(ctx, shard.Loading{
+		Plan: plan, Keep: keep, Progress: func(ready, total int64) { p.progress(l, ready, total) },
+		Memory: func() shard.Memory { return p.seat.memory(p.o.PerNode) },
+	})
+	p.mu.Lock()
+	p.loading = nil
+	if errors.Is(err, context.Canceled) {
+		p.epochs.dropped = true // what was packed is given back, unless the next load wants it
+		return
+	}
+	taken := p.epochs.loaded(l.layers, shards, err)
+	if err == nil && !taken {
+		p.epochs.dropped = true
+	}
+	defer p.wake()
+	switch served := p.epochs.serves(); {
+	case err != nil && len(served) > 0:
+		p.o.Log("warning: worker %s can't load its experts of epoch %d, it goes on serving %v: %v", p.o.ID, p.epochs.assigned.Epoch, served, err)
+	case err != nil:
+		p.o.Log("warning: worker %s can't load its experts: %v", p.o.ID, err)
+	case taken && len(served) > 0:
+		p.lookNow = true
+		c := p.store.Counters()
+		mebibytes := func(n int64) float64 { return float64(n) / (1 << 20) }
+		p.o.Log("worker %s is ready: epoch %d, %d expert parts, %.1f MiB (since its start %.1f packed, %.1f found packed)", p.o.ID,
+			p.epochs.assigned.Epoch, plan.Count, mebibytes(plan.Bytes), mebibytes(c.PackedBytes), mebibytes(c.ReusedBytes))
+	}
+}
+
+// giveBack gives back what is held for nobody; callers hold mu, which is not held meanwhile.
+func (p *process) giveBack() {
+	keep := p.epochs.keep()
+	p.mu.Unlock()
+	err := p.holder.GiveBack(keep...)
+	p.mu.Lock()
+	if err != nil {
+		p.o.Log("warning: worker %s can't give back experts that it doesn't own any more: %v", p.o.ID, err)
+	}
 }
 
 // progress notes the bytes that are ready; calls may come late and out of order.
 func (p *process) progress(l *loading, ready, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.loading == l {
+	if p.loading == l && !l.unwanted {
 		p.ready, p.total = max(p.ready, ready), total
 	}
 }
 
-// loaded ends a load.
-func (p *process) loaded(l *loading, shards *shard.Shards, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		p.shards, p.loadedFor = shards, l.layers
-	}
-	if p.loading != l {
-		return // a later one waits for this one's end
-	}
-	p.loading = nil
-	defer p.wake()
-	if errors.Is(err, context.Canceled) {
-		return
-	}
-	if err != nil {
-		p.o.Log("warning: worker %s can't load its experts: %v", p.o.ID, err)
-	}
-	if p.state != transport.StateLoading {
-		return // its coordinator has gone, or it drains
-	}
-	if err != nil {
-		p.state, p.failure = transport.StateFailed, err.Error()
-		return
-	}
-	p.state, p.lookNow = transport.StateReady, true
-	c := p.store.Counters()
-	mebibytes := func(n int64) float64 { return float64(n) / (1 << 20) }
-	p.o.Log("worker %s is ready: %d expert parts, %.1f MiB (%.1f packed now, %.1f found packed)", p.o.ID,
-		shards.Plan().Count, mebibytes(shards.Plan().Bytes), mebibytes(c.PackedBytes), mebibytes(c.ReusedBytes))
-}
-
-// stopLoading cancels the load in progress and waits for its end.
+// stopLoading ends the goroutine of tend and waits for its end.
 func (p *process) stopLoading() {
 	p.mu.Lock()
-	l := p.loading
+	p.ending = true
+	if p.loading != nil {
+		p.loading.cancel()
+	}
+	ended := p.tended
 	p.mu.Unlock()
-	if l != nil {
-		l.cancel()
-		<-l.done
+	if ended != nil {
+		<-ended
+	}
+}
+
+// CoordinatorBeat is told each coordinator's beat: which epoch is active (transport.Handler).
+func (p *process) CoordinatorBeat(b *transport.CoordinatorBeat) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.epochs.beat(b)
+	if p.epochs.dropped {
+		p.tend()
+		p.wake()
 	}
 }
 
@@ -154,15 +193,9 @@ func (p *process) checkSilence(seconds float64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.assigned == nil || p.state == transport.StateDraining {
+	if p.epochs.assigned == nil {
 		return
 	}
 	p.o.Log("worker %s has not heard its coordinator for %.0f s: it is free for another one", p.o.ID, seconds)
-	p.assigned, p.failure, p.state = nil, "", transport.StateIdle
-}
-
-func (p *process) setDraining() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state = transport.StateDraining
+	p.epochs.free()
 }

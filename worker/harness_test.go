@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ type coordinator struct {
 	requester *transport.Requester
 	beats     chan *transport.Beat
 	silent    func() // ends its own beats and its connection
+	active    atomic.Pointer[transport.CoordinatorBeat]
 }
 
 func (b *bench) coordinate(instance string) *coordinator {
@@ -116,13 +118,14 @@ func (b *bench) coordinate(instance string) *coordinator {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	c.active.Store(&transport.CoordinatorBeat{Instance: instance})
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		tick := time.NewTicker(transport.ProgressInterval)
 		defer tick.Stop()
 		for {
-			if err := c.requester.CoordinatorBeat(&transport.CoordinatorBeat{Instance: instance}); err != nil {
+			if err := c.requester.CoordinatorBeat(c.active.Load()); err != nil {
 				b.t.Error(err)
 			}
 			select {
@@ -173,6 +176,18 @@ func (c *coordinator) assign(id string, epoch, term uint64, identity transport.I
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return c.requester.Assign(ctx, id, &transport.Assign{Coordinator: c.instance, Epoch: epoch, Term: term, Identity: identity, Layers: layers})
+}
+
+// activate says which epoch is active, as often as it takes to be believed, and in each beat from now on.
+func (c *coordinator) activate(epoch, term uint64) {
+	c.t.Helper()
+	b := &transport.CoordinatorBeat{Instance: c.instance, Term: term, Epoch: epoch}
+	c.active.Store(b)
+	for range steadyBeats {
+		if err := c.requester.CoordinatorBeat(b); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 }
 
 // ask sends work and waits for the answer.
@@ -233,7 +248,8 @@ func (b *bench) reference(f kernels.Format, parts int) *reference {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	s, err := shard.Load(context.Background(), shard.Options{Checkpoint: b.model, Plan: plan, Store: store, Team: tm, Kernels: set, Node: -1})
+	s, err := shard.NewHolder(shard.Options{Checkpoint: b.model, Store: store, Team: tm, Kernels: set, Node: -1}).
+		Load(context.Background(), shard.Loading{Plan: plan})
 	if err != nil {
 		b.t.Fatal(err)
 	}

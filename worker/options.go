@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
@@ -49,6 +50,13 @@ type Options struct {
 	// Lane offers coordinators of this host a unix socket for the tensor traffic (--lane local); else all goes over NATS.
 	Lane bool
 
+	// Leave makes the worker drain when it is closed: it says so in its beats and goes on serving until its coordinator lets it go, it has
+	// nothing to serve any more, or DrainTimeout is over. nil: never.
+	Leave <-chan struct{}
+
+	// DrainTimeout is how long a worker that leaves may go on; 0 is DefaultDrainTimeout.
+	DrainTimeout time.Duration
+
 	// ParentPipe ends the worker when it gives EOF (children.ParentPipe); nil for one that was started by hand.
 	ParentPipe *os.File
 
@@ -58,6 +66,9 @@ type Options struct {
 	// Version is the build's, for the handshake's messages.
 	Version string
 }
+
+// DefaultDrainTimeout leaves the others time to load what a leaving worker owns.
+const DefaultDrainTimeout = 60 * time.Second
 
 // validate fills defaults and says which option is wrong.
 func (o *Options) validate() error {
@@ -81,6 +92,12 @@ func (o *Options) validate() error {
 	}
 	if o.Threads < 0 {
 		return fmt.Errorf("worker: --threads %d: at least 1, or 0 for one per physical core", o.Threads)
+	}
+	if o.DrainTimeout < 0 {
+		return fmt.Errorf("worker: --drain-timeout %v: a time, 0s for the default of %v", o.DrainTimeout, DefaultDrainTimeout)
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = DefaultDrainTimeout
 	}
 	if o.Cluster == "" {
 		o.Cluster = transport.DefaultCluster

@@ -7,6 +7,7 @@ import (
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/transport"
+	"github.com/moepool/moepool/worker/shard"
 )
 
 // PackReport says what Pack did.
@@ -39,7 +40,7 @@ func Pack(ctx context.Context, o Options, layers []transport.LayerParts, verify 
 	if err != nil {
 		return nil, err
 	}
-	shards, err := h.load(ctx, plan, nil, progress)
+	shards, err := h.holder.Load(ctx, shard.Loading{Plan: plan, Memory: func() shard.Memory { return h.memory }, Progress: progress})
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,11 @@
 package worker
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"github.com/moepool/moepool/arena"
@@ -27,6 +25,7 @@ type holding struct {
 	team       *team.Team
 	seat       *seat
 	memory     shard.Memory // when the process started
+	holder     *shard.Holder
 }
 
 // hold opens everything; errors are those of the model, the node and, for packing, the folder's lock.
@@ -78,6 +77,10 @@ func hold(o Options, packing bool) (h *holding, err error) {
 	if !h.team.Pinned() && len(h.seat.cpus) > 0 {
 		h.seat.note("threads are not pinned to CPUs: the system does not permit it")
 	}
+	h.holder = shard.NewHolder(shard.Options{
+		Checkpoint: h.checkpoint, Store: h.store, Dir: h.store.Dir(), Team: h.team, Kernels: o.Kernels, Node: h.seat.node,
+		StrictNUMA: o.StrictNUMA, Log: o.Log,
+	})
 	return h, nil
 }
 
@@ -107,31 +110,9 @@ func ArenaFolder(dir, digest string, f kernels.Format, parts int, id string) str
 	return filepath.Join(dir, fmt.Sprintf("%s-%s-p%d", digest[:min(len(digest), digestPrefix)], f, parts), id)
 }
 
-// load packs or maps a plan.
-func (h *holding) load(ctx context.Context, plan *shard.Plan, previous *shard.Shards, progress func(ready, total int64)) (*shard.Shards, error) {
-	memory := h.memory
-	if previous != nil {
-		// The room of what is replaced becomes free, and what the other process took since the start is not ours: look again.
-		memory = h.seat.memory(h.o.PerNode)
-		if memory.Available > 0 {
-			memory.Available += previous.AnonymousBytes()
-		}
-	}
-	return shard.Load(ctx, shard.Options{
-		Checkpoint: h.checkpoint, Plan: plan, Store: h.store, Dir: h.store.Dir(), Memory: memory, Team: h.team, Kernels: h.o.Kernels,
-		Node: h.seat.node, StrictNUMA: h.o.StrictNUMA, Previous: previous, Progress: progress, Log: h.o.Log,
-	})
-}
-
 // plan checks an assignment's expert parts.
 func (h *holding) plan(layers []transport.LayerParts) (*shard.Plan, error) {
 	return shard.NewPlan(h.checkpoint.Config(), h.o.Format, h.o.Parts, layers)
-}
-
-func equalLayers(a, b []transport.LayerParts) bool {
-	return slices.EqualFunc(a, b, func(x, y transport.LayerParts) bool {
-		return x.Layer == y.Layer && slices.Equal(x.Parts, y.Parts)
-	})
 }
 
 // process is a running worker.
@@ -144,16 +125,16 @@ type process struct {
 	changed chan struct{} // capacity 1: a beat is due at once
 	ended   chan error    // capacity 1: drain (nil) or refused
 
-	mu        sync.Mutex
-	state     transport.WorkerState
-	failure   string                 // why it is failed
-	assigned  *transport.Assign      // whom it works for; nil when idle
-	loading   *loading               // in progress
-	shards    *shard.Shards          // loaded; kept when idle
-	loadedFor []transport.LayerParts // what shards hold
-	ready     int64                  // bytes
-	total     int64
-	lookNow   bool // the next beat carries residency
+	mu      sync.Mutex
+	epochs  epochs
+	wanted  *shard.Plan   // of the assignment that is loading
+	loading *loading      // in progress
+	tended  chan struct{} // closed at the end of tend's goroutine; nil: there is none
+	ready   int64         // bytes of the newest assignment
+	total   int64
+	lookNow bool // the next beat carries residency
+	leaving bool // it drains
+	ending  bool // it loads and gives back no more
 
 	result transport.Result
 }
@@ -164,7 +145,7 @@ func newProcess(h *holding) *process {
 		host = "unknown"
 	}
 	return &process{
-		holding: h, instance: rand.Text(), host: host, state: transport.StateIdle,
+		holding: h, instance: rand.Text(), host: host, epochs: epochs{state: transport.StateIdle},
 		changed: make(chan struct{}, 1), ended: make(chan error, 1),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -94,6 +95,42 @@ func (b *bench) startProcess(id, node, arenaDir string, f kernels.Format) *child
 	}
 	b.t.Cleanup(func() { g.Stop(time.Second) })
 	return g
+}
+
+// TestAdopts: a worker that is killed leaves its arena to the next process with its id, which packs nothing and serves the same experts.
+func TestAdopts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, synth.Tiny("mixtral"))
+	layers, dir := shard.Whole(b.model.Config(), 1), t.TempDir()
+	ref := b.reference(kernels.Q8, 1)
+	var first, second *transport.Beat
+	for _, beat := range []**transport.Beat{&first, &second} {
+		g := b.startProcess("w0", "", dir, kernels.Q8)
+		b.await("a new process", "w0", func(b *transport.Beat) bool {
+			return b.State == transport.StateIdle && (first == nil || b.Instance != first.Instance)
+		})
+		// The coordinator's table does this.
+		b.requester.Address("w0", "")
+		if err := b.assign("w0", 1, 1, b.identity(kernels.Q8, 1), layers); err != nil {
+			t.Fatal(err)
+		}
+		*beat = b.await("served", "w0", func(b *transport.Beat) bool { return slices.Equal(b.Serves, []uint64{1}) && b.PID == g.PIDs()["w0"] })
+		w := ref.work(t, 1, 1, 2, 0, 3, 7)
+		r, err := b.ask("w0", w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(r.Sum) != ref.sum(t, w) {
+			t.Error("the sums differ")
+		}
+		if err := syscall.Kill(g.PIDs()["w0"], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-g.Exits()
+	}
+	if first.Arena.PackedBytes != first.TotalBytes || second.Arena.PackedBytes != 0 || second.Arena.ReusedBytes != first.TotalBytes {
+		t.Errorf("first %+v, second %+v, the experts have %d bytes", first.Arena, second.Arena, first.TotalBytes)
+	}
 }
 
 type logWriter struct{ t *testing.T }

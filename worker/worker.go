@@ -12,8 +12,8 @@ import (
 // How long a worker waits.
 const (
 	residencyInterval = 10 * time.Second
-	// drainTimeout is how long running work may take when the worker is told to end.
-	drainTimeout = 10 * time.Second
+	// shutDownTimeout is how long running work may take when the worker is told to end.
+	shutDownTimeout = 10 * time.Second
 	// orphanTimeout is half of how long a worker may take to end after its parent.
 	orphanTimeout = 400 * time.Millisecond
 )
@@ -25,8 +25,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("worker %s was refused by the coordinator: %s", e.Worker, e.Reason)
 }
 
-// Run is the worker's life: it returns nil after Drain, after the end of ctx or of its parent, and an error when it can't start
-// or was refused (*RefusedError).
+// Run is the worker's life: it returns nil after Drain, at the end of Options.Leave's draining, after the end of ctx or of its parent (at
+// once), and an error when it can't start or was refused (*RefusedError).
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	o.Log("worker %s (%s, %d threads, node %d) is registered in cluster %s", o.ID, o.Kernels.Name(), h.seat.threads, o.Node, o.Cluster)
 	orphan, err := p.live(ctx, responder, parent)
-	limit := drainTimeout
+	limit := shutDownTimeout
 	if orphan {
 		o.Log("the parent process has ended: worker %s ends too", o.ID)
 		limit = orphanTimeout
@@ -71,6 +71,8 @@ func (p *process) connect(ctx context.Context, parent <-chan struct{}) (*transpo
 	go func() {
 		select {
 		case <-parent:
+			cancel()
+		case <-p.o.Leave:
 			cancel()
 		case <-stop:
 		}
@@ -95,10 +97,27 @@ func (p *process) live(ctx context.Context, r *transport.Responder, parent <-cha
 	defer tick.Stop()
 	look := time.NewTicker(residencyInterval)
 	defer look.Stop()
+	leave, drained := p.o.Leave, (<-chan time.Time)(nil)
 	var beats beatLog
 	for {
-		beats.report(p, r.Beat(p.beat()))
+		b := p.beat()
+		b.Queue = r.Queued()
+		beats.report(p, r.Beat(b))
+		if why := p.free(); why != "" {
+			p.o.Log("worker %s ends: %s", p.o.ID, why)
+			return false, nil
+		}
 		select {
+		case <-leave:
+			leave = nil
+			limit := time.NewTimer(p.o.DrainTimeout)
+			defer limit.Stop()
+			drained = limit.C
+			p.leave()
+			p.o.Log("worker %s is leaving: it serves for up to %v more, until the experts that it owns are elsewhere", p.o.ID, p.o.DrainTimeout)
+		case <-drained:
+			p.o.Log("warning: worker %s ends after %v of draining, though its coordinator has not let it go", p.o.ID, p.o.DrainTimeout)
+			return false, nil
 		case <-tick.C:
 			p.checkSilence(r.CoordinatorSilence())
 		case <-p.changed:
@@ -135,7 +154,7 @@ func (p *process) shutDown(r *transport.Responder, conn *transport.Conn, limit t
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		p.setDraining()
+		p.leave()
 		_ = r.Beat(p.beat()) // the coordinator would notice the silence
 		p.stopLoading()
 		err := r.Drain(ctx)

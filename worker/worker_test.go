@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,7 +83,8 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestReassignment: later epochs replace, earlier ones are refused, the same again changes nothing.
+// TestReassignment: a later epoch is served beside the present one until it is active; earlier ones are refused, the same again changes
+// nothing, and what both own is packed once.
 func TestReassignment(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, synth.Tiny("mixtral"))
@@ -91,10 +93,24 @@ func TestReassignment(t *testing.T) {
 	identity, ref := b.identity(kernels.Q8, 2), b.reference(kernels.Q8, 2)
 	one := []transport.LayerParts{{Layer: 0, Parts: []uint32{0, 1}}}
 	two := []transport.LayerParts{{Layer: 0, Parts: []uint32{1, 2}}, {Layer: 1, Parts: []uint32{7}}}
+	ask := func(what string, w *transport.Work) {
+		t.Helper()
+		r, err := b.ask("w0", w)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if fmt.Sprint(r.Sum) != ref.sum(t, w) {
+			t.Errorf("%s: the sums differ", what)
+		}
+	}
+	serves := func(epochs ...uint64) *transport.Beat {
+		t.Helper()
+		return b.await(fmt.Sprint("serving ", epochs), "w0", func(b *transport.Beat) bool { return slices.Equal(b.Serves, epochs) })
+	}
 	if err := b.assign("w0", 1, 1, identity, one); err != nil {
 		t.Fatal(err)
 	}
-	b.awaitState("w0", transport.StateReady)
+	first := serves(1)
 	if err := b.assign("w0", 1, 1, identity, one); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
@@ -102,24 +118,76 @@ func TestReassignment(t *testing.T) {
 	if err := b.assign("w0", 2, 1, identity, two); err != nil {
 		t.Fatal(err)
 	}
-	later := b.await("ready in epoch 2", "w0", func(b *transport.Beat) bool { return b.State == transport.StateReady && b.Epoch == 2 })
-	if later.ExpertParts != 3 {
-		t.Errorf("in epoch 2: %+v", later)
+	both := serves(1, 2)
+	shapes := ref.Plan().Shapes
+	if both.ExpertParts != 3 || both.State != transport.StateReady || both.Epoch != 2 ||
+		both.Arena.PackedBytes-first.Arena.PackedBytes != int64(shapes[0].Bytes()+shapes[1].Bytes()) {
+		t.Errorf("in epoch 2: %+v, before: %+v", both, first)
 	}
 	remote(t, "earlier epoch", b.assign("w0", 1, 1, identity, one), transport.CodeWrongEpoch)
 	remote(t, "earlier term", b.assign("w0", 9, 0, identity, one), transport.CodeStaleTerm)
-	w := ref.work(t, 2, 1, 0, 1, 2)
+	ask("epoch 2", ref.work(t, 2, 1, 0, 1, 2))
+	ask("epoch 1", ref.work(t, 1, 1, 0, 0, 1))
+	_, err := b.ask("w0", ref.work(t, 2, 1, 0, 0))
+	remote(t, "what only epoch 1 owns", err, transport.CodeNotOwned)
+	_, err = b.ask("w0", ref.work(t, 1, 1, 1, 7))
+	remote(t, "what only epoch 2 owns", err, transport.CodeNotOwned)
+
+	b.activate(2, 1)
+	serves(2)
+	gone := b.await("the room given back", "w0", func(b *transport.Beat) bool { return b.Arena.Bytes == b.TotalBytes })
+	if gone.Arena.PackedBytes != both.Arena.PackedBytes {
+		t.Errorf("after activation: %+v", gone.Arena)
+	}
+	_, err = b.ask("w0", ref.work(t, 1, 1, 0, 1))
+	remote(t, "work of epoch 1", err, transport.CodeWrongEpoch)
+	ask("epoch 2", ref.work(t, 2, 1, 0, 1, 2))
+	last := b.await("layer times", "w0", func(b *transport.Beat) bool { return len(b.LayerTimes) == 1 && b.LayerTimes[0].Count == 3 })
+	if l := last.LayerTimes[0]; l.Layer != 0 || l.Nanoseconds <= 0 || last.ComputedBytes != int64(3*(shapes[0].Bytes()+shapes[1].Bytes())) ||
+		last.ComputeTime != l.Nanoseconds || last.Queue != 0 {
+		t.Errorf("times: %+v, %d bytes in %d ns, queue %d", l, last.ComputedBytes, last.ComputeTime, last.Queue)
+	}
+}
+
+// TestFailedEpoch: a new epoch that can't be loaded is said, and the present one goes on.
+func TestFailedEpoch(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, synth.Tiny("mixtral"))
+	b.start(b.options("w0"))
+	b.awaitState("w0", transport.StateIdle)
+	identity, ref := b.identity(kernels.Q8, 2), b.reference(kernels.Q8, 2)
+	if err := b.assign("w0", 1, 1, identity, []transport.LayerParts{{Layer: 0, Parts: []uint32{0, 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitState("w0", transport.StateReady)
+	w := ref.work(t, 1, 1, 0, 0, 1)
+	want := ref.sum(t, w)
+	if err := os.Truncate(filepath.Join(b.model.Dir(), "model.safetensors"), 20000); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.assign("w0", 2, 1, identity, []transport.LayerParts{{Layer: 0, Parts: []uint32{1}}, {Layer: 2, Parts: []uint32{5}}}); err != nil {
+		t.Fatal(err)
+	}
+	failed := b.awaitState("w0", transport.StateFailed)
+	if failed.Epoch != 2 || !slices.Equal(failed.Serves, []uint64{1}) || !strings.Contains(failed.Error, "became shorter") {
+		t.Errorf("failed: %+v", failed)
+	}
 	r, err := b.ask("w0", w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fmt.Sprint(r.Sum) != ref.sum(t, w) {
-		t.Error("the sums differ after the reassignment")
+	if fmt.Sprint(r.Sum) != want {
+		t.Error("the sums differ after the failure")
 	}
-	_, err = b.ask("w0", ref.work(t, 2, 1, 0, 0))
-	remote(t, "what epoch 1 owned", err, transport.CodeNotOwned)
-	_, err = b.ask("w0", ref.work(t, 1, 1, 0, 1))
-	remote(t, "work of epoch 1", err, transport.CodeWrongEpoch)
+	_, err = b.ask("w0", ref.work(t, 2, 1, 0, 1))
+	remote(t, "work of the failed epoch", err, transport.CodeNotReady)
+	// Another epoch that needs nothing new.
+	if err := b.assign("w0", 3, 1, identity, []transport.LayerParts{{Layer: 0, Parts: []uint32{1}}}); err != nil {
+		t.Fatal(err)
+	}
+	if ready := b.awaitState("w0", transport.StateReady); !slices.Equal(ready.Serves, []uint64{1, 3}) || ready.Error != "" {
+		t.Errorf("ready: %+v", ready)
+	}
 }
 
 // TestQuickReassignments: assignments that overtake each other end with the last one.

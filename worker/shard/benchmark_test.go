@@ -50,7 +50,8 @@ func BenchmarkCompute(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := Load(context.Background(), Options{Checkpoint: cp, Plan: plan, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1})
+	s, err := NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1}).
+		Load(context.Background(), Loading{Plan: plan})
 	if err != nil {
 		b.Fatal(err)
 	}

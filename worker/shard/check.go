@@ -10,15 +10,15 @@ import (
 // check refuses work whose sizes disagree with each other or with the model, or that names expert parts which are not owned.
 // Everything that Compute indexes with is checked here.
 func (s *Shards) check(w *transport.Work) (*layer, error) {
-	hidden := s.o.Plan.Shapes[0].Hidden
+	hidden := s.plan.Shapes[0].Hidden
 	malformed := func(format string, args ...any) error {
 		return &transport.RemoteError{Code: transport.CodeMalformed, Message: fmt.Sprintf("work of layer %d: ", w.Layer) + fmt.Sprintf(format, args...)}
 	}
 	if w.Rows < 1 || w.Hidden != hidden {
 		return nil, malformed("%d rows of %d columns, the model has %d columns", w.Rows, w.Hidden, hidden)
 	}
-	if w.Quantized != s.o.Plan.Format.Quantized() {
-		return nil, malformed("quantised rows %v, format %s wants %v", w.Quantized, s.o.Plan.Format, !w.Quantized)
+	if w.Quantized != s.plan.Format.Quantized() {
+		return nil, malformed("quantised rows %v, format %s wants %v", w.Quantized, s.plan.Format, !w.Quantized)
 	}
 	values, codes, scales := w.Rows*hidden, 0, 0
 	if w.Quantized {

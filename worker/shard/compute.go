@@ -18,18 +18,19 @@ import (
 // is rebuilt from the checkpoint and the work done again, once.
 func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Result) error {
 	asked := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	h := s.h
+	h.computing.Lock()
+	defer h.computing.Unlock()
 	if s.retired {
-		return &transport.RemoteError{Code: transport.CodeNotReady, Message: "the placement has just been replaced"}
+		return &transport.RemoteError{Code: transport.CodeWrongEpoch, Message: "the placement has just been replaced"}
 	}
 	started := time.Now()
-	defer s.o.Team.Rest()
+	defer h.o.Team.Rest()
 	l, err := s.check(w)
 	if err != nil {
 		return err
 	}
-	c := &s.scratch
+	c := &h.scratch
 	c.group(w, len(l.owned))
 	*r = transport.Result{
 		Request: w.Request, Attempt: w.Attempt, Rows: w.Rows, Hidden: w.Hidden,
@@ -49,6 +50,7 @@ func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Re
 	s.finish(w, r, read)
 	r.QueueTime = started.Sub(asked).Nanoseconds()
 	r.ComputeTime = time.Since(started).Nanoseconds()
+	h.took(l, r, len(w.Parts))
 	return nil
 }
 
@@ -57,7 +59,7 @@ var errDamaged = errors.New("expert part damaged")
 
 // attempt brings the expert parts in and computes once. read is the bytes that were not resident.
 func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *transport.Result) (read int64, err error) {
-	c := &s.scratch
+	c := &s.h.scratch
 	if read, err = s.bring(l); err != nil {
 		return read, err
 	}
@@ -67,7 +69,7 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 		c.rowErr[i].code.Store(uint32(transport.RowOK))
 	}
 	c.x = kernels.Activations{Rows: w.Rows, Columns: w.Hidden, Quantized: w.Quantized, Values: w.Values, Codes: w.Codes, Scales: w.Scales}
-	c.cut(s.limits.taskRows)
+	c.cut(s.h.limits.taskRows)
 	for tasks := c.tasks; len(tasks) > 0; {
 		if err := ctx.Err(); err != nil {
 			return read, err
@@ -76,7 +78,7 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 		if err != nil {
 			return read, err
 		}
-		if err := s.computeWave(ctx, tasks[:n], &c.x, r.Sum); err != nil {
+		if err := s.h.computeWave(ctx, tasks[:n], &c.x, r.Sum); err != nil {
 			var fault *team.FaultError
 			if errors.As(err, &fault) {
 				err = s.mend(l, err)
@@ -89,21 +91,18 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 }
 
 // computeWave adds the contributions of some tasks to sum [rows, hidden]. It ends soon after ctx does: a wave may take seconds.
-func (s *Shards) computeWave(ctx context.Context, tasks []task, x *kernels.Activations, sum []int64) error {
-	c, threads := &s.scratch, s.o.Team.Threads()
+func (h *Holder) computeWave(ctx context.Context, tasks []task, x *kernels.Activations, sum []int64) error {
+	c, threads := &h.scratch, h.o.Team.Threads()
 	c.threads = slices.Grow(c.threads, max(0, threads-len(c.threads)))[:threads]
 	for i := range c.threads {
 		c.threads[i].task = -1
 	}
-	if s.gateJob == nil {
-		s.gateJob, s.downJob = s.computeGate, s.computeDown // once: each of these values takes memory
-	}
 	c.current = wave{ctx: ctx, tasks: tasks, x: x, sum: sum, width: jobWidth(blocksOf(x.Columns), threads)}
 	c.cutGate(tasks, threads)
-	if err := s.o.Team.Run(len(c.gateJobs), s.gateJob); err != nil {
+	if err := h.o.Team.Run(len(c.gateJobs), h.gateJob); err != nil {
 		return err
 	}
-	return s.o.Team.Run((x.Columns+c.current.width-1)/c.current.width, s.downJob)
+	return h.o.Team.Run((x.Columns+c.current.width-1)/c.current.width, h.downJob)
 }
 
 // wave is what the jobs in progress share.
@@ -116,8 +115,8 @@ type wave struct {
 }
 
 // computeGate is a job of the gate and up products.
-func (s *Shards) computeGate(i, thread int) error {
-	c, set := &s.scratch, s.o.Kernels
+func (h *Holder) computeGate(i, thread int) error {
+	c, set := &h.scratch, h.o.Kernels
 	w, j, mine := &c.current, c.gateJobs[i], &c.threads[thread]
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -135,15 +134,15 @@ func (s *Shards) computeGate(i, thread int) error {
 }
 
 // computeDown is a job of the down products: a range of outputs of all tasks, so that no two threads add to the same sums.
-func (s *Shards) computeDown(i, thread int) error {
-	c := &s.scratch
+func (h *Holder) computeDown(i, thread int) error {
+	c := &h.scratch
 	w := &c.current
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
 	from, to := i*w.width, min(w.x.Columns, (i+1)*w.width)
 	for t := range w.tasks {
-		c.down(s.o.Kernels, &w.tasks[t], w.sum, w.x.Columns, from, to, thread)
+		c.down(h.o.Kernels, &w.tasks[t], w.sum, w.x.Columns, from, to, thread)
 	}
 	return nil
 }
@@ -194,7 +193,7 @@ func (c *scratch) down(set *kernels.Set, t *task, sum []int64, hidden, from, to,
 
 // finish stores row errors, hits and counts.
 func (s *Shards) finish(w *transport.Work, r *transport.Result, read int64) {
-	c := &s.scratch
+	c := &s.h.scratch
 	for i := range c.rowErr {
 		code := uint8(c.rowErr[i].code.Load())
 		if code == transport.RowOK {

@@ -63,12 +63,12 @@ func TestGroupingDoesNotMatter(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			rows := rapid.IntRange(1, 20).Draw(rt, "rows")
 			w := randomWork(t, rapid.Uint64().Draw(rt, "seed"), s.Plan(), layer, rows)
-			s.limits = defaultLimits
+			s.h.limits = defaultLimits
 			whole := slices.Clone(compute(t, s, w).Sum)
 
-			s.limits = limits{taskRows: rapid.IntRange(1, 9).Draw(rt, "rows of a task"), waveBytes: rapid.IntRange(1, 40000).Draw(rt, "bytes of a wave")}
+			s.h.limits = limits{taskRows: rapid.IntRange(1, 9).Draw(rt, "rows of a task"), waveBytes: rapid.IntRange(1, 40000).Draw(rt, "bytes of a wave")}
 			same(t, "small waves", compute(t, s, w).Sum, whole)
-			s.limits = defaultLimits
+			s.h.limits = defaultLimits
 
 			// Deal the pairs to three works at random; rows keep their place.
 			total := make([]int64, len(whole))

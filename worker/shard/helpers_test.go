@@ -44,7 +44,7 @@ type setup struct {
 	dir     string
 	kernels string
 	layers  []transport.LayerParts
-	change  func(*Options)
+	change  func(*Options, *Loading)
 }
 
 // try loads shards; the store is closed with the test.
@@ -78,11 +78,11 @@ func (u setup) try(t *testing.T, cp *checkpoint.Checkpoint) (*Shards, *arena.Sto
 		t.Fatal(err)
 	}
 	t.Cleanup(tm.Close)
-	o := Options{Checkpoint: cp, Plan: plan, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1, Log: t.Logf}
+	o, l := Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1, Log: t.Logf}, Loading{Plan: plan}
 	if u.change != nil {
-		u.change(&o)
+		u.change(&o, &l)
 	}
-	s, err := Load(context.Background(), o)
+	s, err := NewHolder(o).Load(context.Background(), l)
 	return s, store, err
 }
 

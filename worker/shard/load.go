@@ -9,33 +9,54 @@ import (
 	"github.com/moepool/moepool/checkpoint"
 )
 
-// Load maps the arenas of a plan, packs what is not in them yet straight from the checkpoint, layer by layer, and verifies where
-// the pages lie. More memory than the shards themselves is needed for one layer at most.
-func Load(ctx context.Context, o Options) (*Shards, error) {
-	if o.Log == nil {
-		o.Log = func(string, ...any) {}
-	}
+// Loading says what to load.
+type Loading struct {
+	// Plan is what to own.
+	Plan *Plan
+
+	// Keep are shards of the same holder that stay as they are and can be computed while this plan loads. Others are ended, and what
+	// only they own is given back first. With one to keep, packing leaves the CPUs to whatever else runs.
+	Keep []*Shards
+
+	// Memory tells what this process may still take; it is asked after slots were given back. nil skips the check.
+	Memory func() Memory
+
+	// Progress is told the bytes that are ready, of all, from several goroutines; may be nil.
+	Progress func(ready, total int64)
+}
+
+// Load maps the arenas of a plan, packs what is not held yet straight from the checkpoint, layer by layer, and verifies where
+// the pages lie. More memory than the shards themselves is needed for one layer at most. If it fails or ctx ends, what was packed until
+// then stays for the next Load, and the kept shards are what they were.
+func (h *Holder) Load(ctx context.Context, o Loading) (*Shards, error) {
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
 	}
-	if o.Previous != nil {
-		o.Previous.retire()
-	}
-	s := &Shards{o: o, layers: map[int]*layer{}, limits: defaultLimits}
+	h.retire(o.Keep)
+	s := &Shards{h: h, plan: o.Plan, layers: map[int]*layer{}}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
-	if o.Previous != nil {
-		if err := s.giveBack(o.Previous); err != nil {
-			return nil, err
-		}
-		s.o.Previous = nil
+	plans := []*Plan{o.Plan}
+	for _, kept := range o.Keep {
+		plans = append(plans, kept.plan)
 	}
-	room := s.measure()
-	if err := s.checkRoom(room); err != nil {
+	if err := h.giveBack(plans); err != nil {
 		return nil, err
 	}
-	p := &packer{s: s, ready: &atomic.Int64{}}
+	room := s.measure()
+	if err := s.checkRoom(room, o.Memory); err != nil {
+		return nil, err
+	}
+	p := &packer{s: s, crew: h.o.Team, progress: o.Progress, ready: &atomic.Int64{}}
+	if len(o.Keep) > 0 {
+		background, err := newBackground(h.o.Team.Threads())
+		if err != nil {
+			return nil, err
+		}
+		defer background.close()
+		p.crew = background
+	}
 	defer p.free()
 	p.ready.Store(room.plan - room.missing)
 	o.Progress(p.ready.Load(), o.Plan.Bytes)
@@ -48,69 +69,27 @@ func Load(ctx context.Context, o Options) (*Shards, error) {
 		return nil, err
 	}
 	s.noteFallbacks()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loaded[s] = true
 	return s, nil
 }
 
-// open maps all arenas of the plan. Slots that are valid but not owned any more are given back.
+// open maps all arenas of the plan.
 func (s *Shards) open() error {
-	plan := s.o.Plan
-	for _, pl := range plan.Layers {
-		l := &layer{
-			number: pl.Number,
-			owned:  make([]bool, plan.Experts*plan.Parts),
-			arenas: make([]*arena.Arena, plan.Parts),
-			pages:  make([]slotPages, plan.Experts*plan.Parts),
-		}
-		for _, id := range pl.Owned {
-			l.owned[id] = true
-		}
+	for _, pl := range s.plan.Layers {
+		l := &layer{number: pl.Number, owned: make([]bool, s.plan.Experts*s.plan.Parts), arenas: make([]*arena.Arena, s.plan.Parts)}
+		s.plan.own(pl.Number, l.owned)
 		for part, slots := range pl.Slots {
 			if len(slots) == 0 {
 				continue
 			}
-			a, err := s.o.Store.Open(arena.Key{Layer: pl.Number, Part: part},
-				arena.Geometry{Slots: plan.Experts, SlotBytes: plan.Shapes[part].Bytes()})
-			if err != nil {
-				return fmt.Errorf("arena of layer %d part %d: %w", pl.Number, part, err)
-			}
-			l.arenas[part] = a
-			s.prefer(a)
-			if err := l.punch(a, part, func(id int) bool { return !l.owned[id] }); err != nil {
+			var err error
+			if l.held, l.arenas[part], err = s.h.open(s.plan, pl.Number, part); err != nil {
 				return err
 			}
 		}
 		s.layers[pl.Number] = l
-	}
-	return nil
-}
-
-// punch gives back the valid slots of an arena for which the condition on expert·parts+part holds.
-func (l *layer) punch(a *arena.Arena, part int, condition func(id int) bool) error {
-	parts := len(l.arenas)
-	var slots []int
-	for expert := range len(l.owned) / parts {
-		if a.Valid(expert) && condition(expert*parts+part) {
-			slots = append(slots, expert)
-		}
-	}
-	if err := a.Punch(slots...); err != nil {
-		return fmt.Errorf("give back %d experts of layer %d part %d: %w", len(slots), l.number, part, err)
-	}
-	return nil
-}
-
-// giveBack punches what only the previous shards own: arenas that the plan doesn't touch at all (open did the others).
-func (s *Shards) giveBack(previous *Shards) error {
-	for number, old := range previous.layers {
-		now := s.layers[number]
-		for part, a := range old.arenas {
-			if a == nil || now != nil && part < len(now.arenas) && now.arenas[part] == a {
-				continue
-			}
-			if err := old.punch(a, part, func(int) bool { return true }); err != nil {
-				return err
-			}
-		}
 	}
 	return nil
 }
@@ -137,12 +116,12 @@ func (s *Shards) loadLayer(ctx context.Context, p *packer, pl PlanLayer) error {
 		}
 	}
 	for expert := range touched {
-		if s.o.Pack != nil {
+		if s.h.o.Pack != nil {
 			break
 		}
-		release(s.o.Checkpoint, pl.Number, expert)
+		release(s.h.o.Checkpoint, pl.Number, expert)
 	}
-	return s.place(ctx, l, pl, packed)
+	return s.place(ctx, p.crew, l, pl, packed)
 }
 
 // release lets the kernel drop the pages of an expert's tensors.
@@ -153,11 +132,4 @@ func release(cp *checkpoint.Checkpoint, layer, expert int) {
 			cp.Release(t)
 		}
 	}
-}
-
-// retire waits for the running Compute and refuses further ones.
-func (s *Shards) retire() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.retired = true
 }

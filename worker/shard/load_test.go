@@ -32,7 +32,7 @@ func TestReuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	var last atomic.Int64
-	u.change = func(o *Options) { o.Progress = func(ready, _ int64) { last.Store(ready) } }
+	u.change = func(_ *Options, l *Loading) { l.Progress = func(ready, _ int64) { last.Store(ready) } }
 	second, store := u.load(t, cp)
 	if c := store.Counters(); c.PackedBytes != 0 || c.ReusedBytes != second.Plan().Bytes {
 		t.Errorf("second load: %+v, the plan has %d bytes", c, second.Plan().Bytes)
@@ -52,9 +52,9 @@ func TestProgressReachesAll(t *testing.T) {
 	t.Parallel()
 	cp := openModel(t, synth.Tiny("mixtral"))
 	var most, calls atomic.Int64
-	s, _ := setup{threads: 3, change: func(o *Options) {
-		o.Progress = func(ready, total int64) {
-			if total != o.Plan.Bytes || ready < 0 || ready > total {
+	s, _ := setup{threads: 3, change: func(_ *Options, l *Loading) {
+		l.Progress = func(ready, total int64) {
+			if total != l.Plan.Bytes || ready < 0 || ready > total {
 				t.Errorf("progress %d of %d", ready, total)
 			}
 			calls.Add(1)
@@ -198,45 +198,12 @@ func countBits(b []byte) (n int) {
 	return n
 }
 
-// TestReplace: shards of a later plan take over what both own; the earlier ones refuse work.
-func TestReplace(t *testing.T) {
-	t.Parallel()
-	cp := openModel(t, synth.Tiny("mixtral"))
-	for _, dir := range []string{"", t.TempDir()} {
-		u := setup{dir: dir, parts: 2, layers: []transport.LayerParts{{Layer: 0, Parts: []uint32{0, 1, 2, 3}}, {Layer: 1, Parts: []uint32{4, 5}}}}
-		old, store := u.load(t, cp)
-		packed := store.Counters().PackedBytes
-		plan, err := NewPlan(cp.Config(), kernels.Q8, 2, []transport.LayerParts{{Layer: 0, Parts: []uint32{2, 3, 5}}, {Layer: 2, Parts: []uint32{15}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := old.o
-		o.Plan, o.Previous = plan, old
-		s, err := Load(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		shapes := plan.Shapes
-		if c := store.Counters(); c.PackedBytes-packed != int64(2*shapes[1].Bytes()) || c.Bytes != plan.Bytes {
-			t.Errorf("folder %q: packed %d more, holds %d of %d", dir, c.PackedBytes-packed, c.Bytes, plan.Bytes)
-		}
-		for _, layer := range []int{0, 2} {
-			w := randomWork(t, 3, plan, layer, 9)
-			same(t, fmt.Sprint("layer ", layer), compute(t, s, w).Sum, direct(t, cp, plan, w))
-		}
-		var remote *transport.RemoteError
-		if err := old.Compute(context.Background(), randomWork(t, 3, old.Plan(), 0, 2), &transport.Result{}); !errors.As(err, &remote) || remote.Code != transport.CodeNotReady {
-			t.Errorf("the earlier shards: %v", err)
-		}
-	}
-}
-
 // TestResidentBits: exactly the owned expert parts, right after they were written.
 func TestResidentBits(t *testing.T) {
 	t.Parallel()
 	cp := openModel(t, synth.Tiny("qwen3_moe"))
 	s, _ := setup{dir: t.TempDir(), parts: 2, layers: []transport.LayerParts{{Layer: 2, Parts: []uint32{0, 9, 15}}, {Layer: 0, Parts: []uint32{3}}}}.load(t, cp)
-	got := fmt.Sprint(s.Resident())
+	got := fmt.Sprint(s.h.Resident(s))
 	if want := fmt.Sprint([]transport.LayerBitmap{{Layer: 0, Bits: []byte{8, 0}}, {Layer: 2, Bits: []byte{1, 0x82}}}); got != want {
 		t.Errorf("resident %s, want %s", got, want)
 	}
@@ -246,7 +213,9 @@ func TestResidentBits(t *testing.T) {
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
 	cp := openModel(t, synth.Tiny("mixtral"))
-	small := func(o *Options) { o.Memory = Memory{Available: 100 << 10, Why: "cgroup limit 1 MiB"} }
+	small := func(_ *Options, l *Loading) {
+		l.Memory = func() Memory { return Memory{Available: 100 << 10, Why: "cgroup limit 1 MiB"} }
+	}
 	_, store, err := setup{change: small}.try(t, cp)
 	var room *RoomError
 	if !errors.As(err, &room) || room.Available != 100<<10 || room.Needed < 1<<20 || !strings.Contains(err.Error(), "cgroup limit 1 MiB") {
@@ -270,18 +239,18 @@ func TestCancelledLoad(t *testing.T) {
 		for _, dir := range []string{"", t.TempDir()} {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			_, store, err := setup{dir: dir, threads: 2, change: func(o *Options) {
+			_, store, err := setup{dir: dir, threads: 2, change: func(o *Options, l *Loading) {
 				var calls atomic.Int64
-				o.Progress = func(int64, int64) {
+				l.Progress = func(int64, int64) {
 					if calls.Add(1) > stopAt {
 						cancel()
 					}
 				}
-				s, err := Load(ctx, *o)
+				s, err := NewHolder(*o).Load(ctx, *l)
 				if !errors.Is(err, context.Canceled) || s != nil {
 					t.Errorf("folder %q, stopped at %d: %v, %v", dir, stopAt, s, err)
 				}
-				o.Progress = nil
+				l.Progress = nil
 			}}.try(t, cp)
 			if err != nil {
 				t.Errorf("folder %q: after a load that was given up: %v", dir, err)
@@ -354,7 +323,9 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Too little memory for the rest: an error before packing, with the disk's numbers in it.
-	u.change = func(o *Options) { o.Memory = Memory{Available: 1 << 20, Why: "MemAvailable 1 MiB"} }
+	u.change = func(_ *Options, l *Loading) {
+		l.Memory = func() Memory { return Memory{Available: 1 << 20, Why: "MemAvailable 1 MiB"} }
+	}
 	_, _, err := u.try(t, cp)
 	var room *RoomError
 	if !errors.As(err, &room) || !strings.Contains(err.Error(), "free on the disk of "+dir) {
@@ -411,7 +382,7 @@ func TestPackedBytesDoNotDependOnThreads(t *testing.T) {
 				}
 			}
 		}
-		many.o.Team.Close()
+		many.h.o.Team.Close()
 		if err := store.Close(); err != nil {
 			t.Fatal(err)
 		}

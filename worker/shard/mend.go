@@ -2,7 +2,6 @@ package shard
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 
@@ -13,19 +12,16 @@ import (
 // bring makes the expert parts of a request resident as a whole, in parallel, and rebuilds those whose slots are damaged. A part counts
 // as a hit only if it was resident in every attempt. read is the bytes that were not resident.
 func (s *Shards) bring(l *layer) (read int64, err error) {
-	c := &s.scratch
+	c := &s.h.scratch
 	c.damaged = resize(c.damaged, len(c.parts))
-	if s.bringJob == nil {
-		s.bringJob = s.bringPart // once: the value takes memory
-	}
 	c.layer = l
-	if err := s.o.Team.Run(len(c.parts), s.bringJob); err != nil {
+	if err := s.h.o.Team.Run(len(c.parts), s.h.bringJob); err != nil {
 		return 0, err
 	}
 	damaged := false
 	for i, id := range c.parts {
 		if !c.hit[i] {
-			read += int64(s.o.Plan.Shapes[int(id)%len(l.arenas)].Bytes())
+			read += int64(s.plan.Shapes[int(id)%len(l.arenas)].Bytes())
 		}
 		if err := c.damaged[i]; err != nil {
 			if !errors.Is(err, arena.ErrTorn) && !errors.Is(err, arena.ErrTruncated) {
@@ -41,14 +37,14 @@ func (s *Shards) bring(l *layer) (read int64, err error) {
 }
 
 // bringPart is a job of bring.
-func (s *Shards) bringPart(i, _ int) error {
-	c := &s.scratch
+func (h *Holder) bringPart(i, _ int) error {
+	c := &h.scratch
 	id := c.parts[i]
 	a, slot := c.layer.slot(id)
 	hit, err := a.Bring(slot)
 	c.damaged[i] = err
 	if err == nil && !hit {
-		s.locate(c.layer, id)
+		h.locate(c.layer, id)
 	}
 	c.hit[i] = c.hit[i] && hit && err == nil
 	return nil
@@ -56,7 +52,7 @@ func (s *Shards) bringPart(i, _ int) error {
 
 // rebuild packs the damaged expert parts of a request again.
 func (s *Shards) rebuild(l *layer) error {
-	c := &s.scratch
+	c := &s.h.scratch
 	var first error
 	slots := map[int][]int{} // by part
 	for i, id := range c.parts {
@@ -65,42 +61,20 @@ func (s *Shards) rebuild(l *layer) error {
 			slots[int(id)%len(l.arenas)] = append(slots[int(id)%len(l.arenas)], int(id)/len(l.arenas))
 		}
 	}
-	s.o.Log("warning: layer %d: damaged expert parts are packed again: %v", l.number, first)
+	s.h.o.Log("warning: layer %d: damaged expert parts are packed again: %v", l.number, first)
 	for part, damaged := range slots {
-		shape := s.o.Plan.Shapes[part]
+		shape := s.plan.Shapes[part]
 		err := l.arenas[part].Fill(damaged, func(slot int, dst []byte) error {
-			return s.o.pack(shape, l.number, slot, part, len(l.arenas), dst)
+			return s.h.o.pack(shape, l.number, slot, part, len(l.arenas), dst)
 		})
 		if err != nil {
 			return fmt.Errorf("pack damaged experts of part %d again: %w", part, err)
 		}
 		for _, slot := range damaged {
-			s.locate(l, uint32(slot*len(l.arenas)+part))
+			s.h.locate(l, uint32(slot*len(l.arenas)+part))
 		}
 	}
 	return nil
-}
-
-// BringAll brings every owned expert part in and verifies its checksum if that was not done since the start. Damaged ones are
-// packed again; it says how many.
-func (s *Shards) BringAll(ctx context.Context) (damaged int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, pl := range s.o.Plan.Layers {
-		if err := ctx.Err(); err != nil {
-			return damaged, err
-		}
-		s.scratch.ask(pl.Owned)
-		if _, err := s.bring(s.layers[pl.Number]); err != nil {
-			return damaged, fmt.Errorf("layer %d: %w", pl.Number, err)
-		}
-		for _, err := range s.scratch.damaged {
-			if err != nil {
-				damaged++
-			}
-		}
-	}
-	return damaged, nil
 }
 
 // ask sets the expert parts that bring is to bring.
@@ -123,7 +97,7 @@ func (s *Shards) mend(l *layer, fault error) error {
 	if _, err := s.bring(l); err != nil {
 		return fmt.Errorf("%w; %w", fault, err)
 	}
-	for _, err := range s.scratch.damaged {
+	for _, err := range s.h.scratch.damaged {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errDamaged, fault)
 		}
@@ -138,5 +112,5 @@ func (s *Shards) expert(l *layer, id uint32) (kernels.Expert, error) {
 	if data == nil {
 		return kernels.Expert{}, fmt.Errorf("expert part %d is not loaded", id)
 	}
-	return s.o.Plan.Shapes[int(id)%len(l.arenas)].Split(data), nil
+	return s.plan.Shapes[int(id)%len(l.arenas)].Split(data), nil
 }

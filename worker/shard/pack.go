@@ -14,9 +14,11 @@ import (
 	"github.com/moepool/moepool/kernels/team"
 )
 
-// packer packs experts on the team while the arena writes those that are ready.
+// packer packs experts on a crew while the arena writes those that are ready.
 type packer struct {
 	s        *Shards
+	crew     crew
+	progress func(ready, total int64)
 	ready    *atomic.Int64 // bytes, for progress
 	room     []byte        // buffers, one after the other
 	freeRoom func()
@@ -31,9 +33,9 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 	if len(slots) == 0 {
 		return nil
 	}
-	shape := p.s.o.Plan.Shapes[part]
+	shape := p.s.plan.Shapes[part]
 	bytes := shape.Bytes()
-	n := min(len(slots), buffersPerThread*p.s.o.Team.Threads())
+	n := min(len(slots), buffersPerThread*p.crew.Threads())
 	buffers, err := p.buffers(n, bytes)
 	if err != nil {
 		return err
@@ -46,7 +48,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- p.s.o.Team.Run(len(slots), func(i, _ int) (err error) {
+		ended <- p.crew.Run(len(slots), func(i, _ int) (err error) {
 			if i >= n {
 				select {
 				case <-taken[i-n]:
@@ -59,7 +61,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 			// Whatever happens, the arena must not be left waiting.
 			err = errNotPacked
 			defer func() { packed[i] <- err }()
-			err = p.s.o.pack(shape, l.number, slots[i], part, len(l.arenas), buffers[i%n])
+			err = p.s.h.o.pack(shape, l.number, slots[i], part, len(l.arenas), buffers[i%n])
 			return err
 		})
 	}()
@@ -67,7 +69,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 	err = l.arenas[part].Fill(slots, func(slot int, dst []byte) error {
 		if next == len(slots) || slots[next] != slot {
 			// The arena asks again, for example for memory after the disk was full.
-			return p.s.o.pack(shape, l.number, slot, part, len(l.arenas), dst)
+			return p.s.h.o.pack(shape, l.number, slot, part, len(l.arenas), dst)
 		}
 		i := next
 		next++
@@ -81,7 +83,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 		}
 		copy(dst, buffers[i%n])
 		close(taken[i])
-		p.s.o.Progress(p.ready.Add(int64(bytes)), p.s.o.Plan.Bytes)
+		p.progress(p.ready.Add(int64(bytes)), p.s.plan.Bytes)
 		return nil
 	})
 	stop()
@@ -92,7 +94,7 @@ func (p *packer) fill(ctx context.Context, l *layer, part int, slots []int) erro
 	return err
 }
 
-// errNotPacked stands for the error that the team reports for the job.
+// errNotPacked stands for the error that the crew reports for the job.
 var errNotPacked = errors.New("expert was not packed")
 
 // buffers gives n buffers of a size, reusing memory.

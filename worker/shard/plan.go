@@ -65,6 +65,15 @@ func NewPlan(c *checkpoint.Config, f kernels.Format, parts int, layers []transpo
 	return p, nil
 }
 
+// own marks what the plan owns of a layer, by expert·parts+part.
+func (p *Plan) own(number int, owned []bool) {
+	if i, ok := slices.BinarySearchFunc(p.Layers, number, func(l PlanLayer, n int) int { return l.Number - n }); ok {
+		for _, id := range p.Layers[i].Owned {
+			owned[id] = true
+		}
+	}
+}
+
 // Whole is the list of all expert parts of a model, as one worker alone owns them.
 func Whole(c *checkpoint.Config, parts int) []transport.LayerParts {
 	var layers []transport.LayerParts

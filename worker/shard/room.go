@@ -33,10 +33,10 @@ func (e *RoomError) Error() string {
 
 // measure finds out what loading will take.
 func (s *Shards) measure() room {
-	plan := s.o.Plan
+	plan := s.plan
 	r := room{plan: plan.Bytes, free: -1}
-	if s.o.Dir != "" {
-		r.free = freeBytes(s.o.Dir)
+	if s.h.o.Dir != "" {
+		r.free = freeBytes(s.h.o.Dir)
 	}
 	for _, pl := range plan.Layers {
 		for part, slots := range pl.Slots {
@@ -53,7 +53,7 @@ func (s *Shards) measure() room {
 				r.disk += missing
 			}
 			if missing > 0 {
-				r.buffers = max(r.buffers, bytes*int64(min(len(slots), buffersPerThread*s.o.Team.Threads())))
+				r.buffers = max(r.buffers, bytes*int64(min(len(slots), buffersPerThread*s.h.o.Team.Threads())))
 			}
 		}
 	}
@@ -66,24 +66,27 @@ func (s *Shards) measure() room {
 }
 
 // checkRoom prints the plan, and refuses one that can't fit before anything is packed.
-func (s *Shards) checkRoom(r room) error {
+func (s *Shards) checkRoom(r room, look func() Memory) error {
 	where := "in anonymous memory"
-	if s.o.Dir != "" {
-		where = "in " + s.o.Dir
+	if s.h.o.Dir != "" {
+		where = "in " + s.h.o.Dir
 	}
-	s.o.Log("%d expert parts of %d layers, %s, %s: %s to pack", s.o.Plan.Count, len(s.o.Plan.Layers), size(r.plan), where, size(r.missing))
-	memory := s.o.Memory
+	s.h.o.Log("%d expert parts of %d layers, %s, %s: %s to pack", s.plan.Count, len(s.plan.Layers), size(r.plan), where, size(r.missing))
+	var memory Memory
+	if look != nil {
+		memory = look()
+	}
 	if memory.Available <= 0 {
 		return nil
 	}
 	why := memory.Why
 	if r.free >= 0 {
-		why += fmt.Sprintf("; %s free on the disk of %s, %s to store there", size(r.free), s.o.Dir, size(r.disk))
+		why += fmt.Sprintf("; %s free on the disk of %s, %s to store there", size(r.free), s.h.o.Dir, size(r.disk))
 	}
 	if needed := r.anonymous + r.buffers; r.anonymous > 0 && needed > memory.Available {
 		return &RoomError{Needed: needed, Available: memory.Available, Why: why}
 	}
-	if s.o.Dir != "" && r.plan > memory.Available {
+	if s.h.o.Dir != "" && r.plan > memory.Available {
 		s.note("experts take %s, memory available is %s (%s): some will be read from disk again and again", size(r.plan), size(memory.Available), memory.Why)
 	}
 	return nil
@@ -91,12 +94,12 @@ func (s *Shards) checkRoom(r room) error {
 
 // noteFallbacks says what lies in anonymous memory though a folder was asked for.
 func (s *Shards) noteFallbacks() {
-	switch n := s.o.Store.Counters().Fallbacks; {
+	switch n := s.h.o.Store.Counters().Fallbacks; {
 	case n == 0:
-	case s.o.Dir == "":
+	case s.h.o.Dir == "":
 		s.note("all %d arenas lie in anonymous memory: the arena folder can't be used", n)
 	default:
-		s.note("%d of %d arenas lie wholly or partly in anonymous memory, not in %s", n, s.arenaCount(), s.o.Dir)
+		s.note("%d of %d arenas lie wholly or partly in anonymous memory, not in %s", n, s.arenaCount(), s.h.o.Dir)
 	}
 }
 
@@ -124,16 +127,4 @@ func size(bytes int64) string {
 		return fmt.Sprintf("%.0f %s", math.Round(v), unit)
 	}
 	return fmt.Sprintf("%.1f %s", v, unit)
-}
-
-// AnonymousBytes is how much of what is owned lies in anonymous memory.
-func (s *Shards) AnonymousBytes() (bytes int64) {
-	for _, pl := range s.o.Plan.Layers {
-		for part, slots := range pl.Slots {
-			if a := s.layers[pl.Number].arenas[part]; a != nil && a.Anonymous() {
-				bytes += int64(s.o.Plan.Shapes[part].Bytes()) * int64(len(slots))
-			}
-		}
-	}
-	return bytes
 }

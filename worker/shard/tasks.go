@@ -87,7 +87,7 @@ func (c *scratch) cut(limit int) {
 // cutWave gives the number of leading tasks whose intermediates fit into the limit, at least one, and gives each its expert and its
 // room in the scratch.
 func (s *Shards) cutWave(l *layer, tasks []task) (n int, err error) {
-	c := &s.scratch
+	c := &s.h.scratch
 	values, codes, scales, arranged, terms := 0, 0, 0, 0, 0
 	for n < len(tasks) {
 		t := &tasks[n]
@@ -95,7 +95,7 @@ func (s *Shards) cutWave(l *layer, tasks []task) (n int, err error) {
 			return 0, err
 		}
 		columns := t.expert.Gate.Outputs
-		if n > 0 && (values+len(t.rows)*columns)*4 > s.limits.waveBytes {
+		if n > 0 && (values+len(t.rows)*columns)*4 > s.h.limits.waveBytes {
 			break
 		}
 		values += len(t.rows) * columns

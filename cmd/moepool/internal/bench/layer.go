@@ -154,13 +154,14 @@ func (l *Layer) load(ctx context.Context) (_ *shard.Shards, free func(), err err
 	if err != nil {
 		return nil, nil, err
 	}
-	shards, err := shard.Load(ctx, shard.Options{
-		Plan: plan, Store: store, Team: l.Team, Kernels: l.Kernels, Node: l.Node, Progress: l.Progress, Log: l.Log,
+	holder := shard.NewHolder(shard.Options{
+		Store: store, Team: l.Team, Kernels: l.Kernels, Node: l.Node, Log: l.Log,
 		Pack: func(_ kernels.ExpertShape, layer, expert, _ int, dst []byte) error {
 			weights.vary(dst, layer*l.Shape.Experts+expert)
 			return ctx.Err()
 		},
 	})
+	shards, err := holder.Load(ctx, shard.Loading{Plan: plan, Progress: l.Progress})
 	if err != nil {
 		store.Close()
 		return nil, nil, err
