@@ -35,6 +35,12 @@ func readLimited(path string, limit int64) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
+// ReadConfig reads a model folder's config.json and, if there is one, generation_config.json; no weights need to be there.
+func ReadConfig(dir string) (*Config, error) {
+	c, _, err := readConfig(dir)
+	return c, err
+}
+
 // readConfig reads config.json and generation_config.json (if there is one) of a folder; raw is config.json as it is.
 func readConfig(dir string) (c *Config, raw []byte, err error) {
 	path := filepath.Join(dir, "config.json")

@@ -52,6 +52,12 @@ var shapes = map[string]*shape{}
 // Families lists the families that can be written, sorted.
 func Families() []string { return slices.Sorted(maps.Keys(shapes)) }
 
+// Config is what package checkpoint understands of the model's configuration.
+func (s *Spec) Config() (*checkpoint.Config, error) {
+	_, c, err := s.config()
+	return c, err
+}
+
 // config gives config.json in the spelling of released checkpoints, and what package checkpoint understands of it.
 func (s *Spec) config() ([]byte, *checkpoint.Config, error) {
 	family := shapes[s.Family]

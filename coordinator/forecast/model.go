@@ -1,0 +1,87 @@
+package forecast
+
+import (
+	"fmt"
+
+	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/kernels"
+)
+
+// Model is what a forecast needs to know of a model; all sizes in bytes.
+type Model struct {
+	placement.Model
+	TopK      int
+	Hidden    int
+	Quantized bool // rows travel as codes and scales
+
+	DenseBytes    int64 // all dense weights that a token reads, packed: the LM head, too
+	PositionBytes int64 // of the KV cache, all layers
+	DenseWeights  int64 // a multiply-add each for every row
+	PartWeights   []int64
+}
+
+// Formats say how a model is kept.
+type Formats struct {
+	Experts, Dense kernels.Format
+	KVElementBytes int // 4 is f32, 2 is bf16, 1 is int8
+	Parts          int
+}
+
+// NewModel sizes a model from its configuration alone. experts is its placement.Model in the formats' expert format and parts.
+func NewModel(c *checkpoint.Config, experts placement.Model, f Formats) (*Model, error) {
+	if len(experts.Layers) == 0 {
+		return nil, fmt.Errorf("a model of family %s without experts: there is nothing to place", c.Family)
+	}
+	m := &Model{Model: experts, TopK: c.TopK, Hidden: c.Hidden, Quantized: f.Experts.Quantized()}
+	matrix := func(outputs, columns int) {
+		if outputs > 0 {
+			m.DenseBytes += int64(kernels.MatrixBytes(f.Dense, outputs, columns))
+			m.DenseWeights += int64(outputs) * int64(columns)
+		}
+	}
+	matrix(c.Vocabulary, c.Hidden)
+	for _, l := range c.Layers {
+		queries, keys := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+		matrix(queries, c.Hidden)
+		matrix(keys, c.Hidden)
+		matrix(keys, c.Hidden)
+		matrix(c.Hidden, queries)
+		width := c.DenseIntermediate
+		if l.MoE {
+			width = c.SharedIntermediate
+			m.DenseBytes += 4 * int64(c.Experts) * int64(c.Hidden) // the router stays float32
+		}
+		matrix(width, c.Hidden)
+		matrix(width, c.Hidden)
+		if width > 0 {
+			matrix(c.Hidden, width)
+		}
+		m.PositionBytes += 2 * int64(keys) * int64(f.KVElementBytes)
+	}
+	for p := range f.Parts {
+		from, to := kernels.PartRange(f.Experts, c.ExpertIntermediate, f.Parts, p)
+		m.PartWeights = append(m.PartWeights, 3*int64(to-from)*int64(c.Hidden))
+	}
+	return m, nil
+}
+
+// ExpertBytes is the packed size of all experts.
+func (m *Model) ExpertBytes() int64 {
+	var one int64
+	for _, b := range m.PartBytes {
+		one += b
+	}
+	return one * int64(m.Experts) * int64(len(m.Layers))
+}
+
+// rowBytes is what one row takes on the wire to a worker, without the ids of its experts.
+func (m *Model) rowBytes() int64 {
+	if m.Quantized {
+		return int64(kernels.PaddedColumns(m.Hidden) + 4*kernels.Groups(m.Hidden))
+	}
+	return 4 * int64(m.Hidden)
+}
+
+// sumBytes is what one row of sums takes on the wire back.
+func (m *Model) sumBytes() int64 { return 4 * int64(m.Hidden) }
