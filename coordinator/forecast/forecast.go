@@ -31,6 +31,10 @@ const (
 	defaultTrials      = 64
 )
 
+// ErrOptions is the error of options that can't be.
+var ErrOptions = errors.New("forecast")
+
+// check validates and fills defaults.
 func (o *Options) check() error {
 	if o.Trials == 0 {
 		o.Trials = defaultTrials
@@ -43,15 +47,15 @@ func (o *Options) check() error {
 	}
 	switch {
 	case o.Rows < 1 || o.Rows > 1<<16:
-		return fmt.Errorf("%d rows: valid are 1 to %d", o.Rows, 1<<16)
+		return fmt.Errorf("%w: %d rows: valid are 1 to %d", ErrOptions, o.Rows, 1<<16)
 	case o.Context < 0:
-		return fmt.Errorf("a context of %d positions", o.Context)
+		return fmt.Errorf("%w: a context of %d positions", ErrOptions, o.Context)
 	case !(o.Skew >= 0 && o.Skew <= 4):
-		return fmt.Errorf("skew %g: valid are 0 to 4", o.Skew)
+		return fmt.Errorf("%w: skew %g: valid are 0 to 4", ErrOptions, o.Skew)
 	case o.Trials < 1 || o.Trials > 1<<16:
-		return fmt.Errorf("%d trials: valid are 1 to %d", o.Trials, 1<<16)
+		return fmt.Errorf("%w: %d trials: valid are 1 to %d", ErrOptions, o.Trials, 1<<16)
 	case !(o.Reach > 0 && o.Reach <= 1):
-		return fmt.Errorf("reach %g: valid is above 0 up to 1", o.Reach)
+		return fmt.Errorf("%w: reach %g: valid is above 0 up to 1", ErrOptions, o.Reach)
 	}
 	return nil
 }
