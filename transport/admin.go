@@ -172,6 +172,9 @@ func (c *Conn) request(ctx context.Context, cluster, subject string, data []byte
 	if err := c.nats.PublishRequest(subject, inbox, data); err != nil {
 		return nil, sendError(err)
 	}
+	if err := c.unsent(subject); err != nil {
+		return nil, err
+	}
 	select {
 	case m := <-answers:
 		if noResponders(m) {

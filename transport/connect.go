@@ -227,14 +227,20 @@ func (c *Conn) subscribe(subject string, to chan *nats.Msg) (*nats.Subscription,
 }
 
 // refusal is the server's answer to a new subscription: nil if it was taken.
-func (c *Conn) refusal(subject string) error {
+func (c *Conn) refusal(subject string) error { return c.denial("Subscription", subject) }
+
+// unsent is the server's refusal of a message that was just published; nil if it was taken, or if there is no connection now.
+func (c *Conn) unsent(subject string) error { return c.denial("Publish", subject) }
+
+// denial waits until the server has read what was sent and gives its word that an operation on a subject is not allowed.
+func (c *Conn) denial(operation, subject string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deniedWait)
 	defer cancel()
 	if c.nats.FlushWithContext(ctx) != nil {
 		return nil
 	}
 	err := c.nats.LastError()
-	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), fmt.Sprintf("Subscription to %q", subject)) {
+	if errors.Is(err, nats.ErrPermissionViolation) && strings.Contains(err.Error(), fmt.Sprintf("%s to %q", operation, subject)) {
 		return fmt.Errorf("the NATS server does not allow it with this connection's key: %w", err)
 	}
 	return nil

@@ -72,6 +72,9 @@ func (a *attempt) run(ctx context.Context, q *GenerateRequest, event func(*Gener
 		}
 		return a.lost(fmt.Errorf("send the request: %w", sendError(err)))
 	}
+	if err := a.conn.unsent(generateSubject(a.cluster)); err != nil {
+		return fmt.Errorf("send the request: %w", err)
+	}
 	a.patience = answerTicks + len(a.sender.wire.buf)/bytesOfOneTick
 	done, err := a.listen(ctx, event)
 	if !done {
