@@ -138,13 +138,48 @@ func TestByHand(t *testing.T) {
 		t.Errorf("after a new coordinator %q, before %q", again.Text, first.Text)
 	}
 	signalProcess(t, workers[0].Process.Pid, syscall.SIGTERM)
-	if code := workers[0].await(t, 10*time.Second); code != 0 && code != exitTerminated {
+	begin := time.Now()
+	if code := workers[0].await(t, 10*time.Second+loaded); code != 0 {
 		t.Errorf("a worker told to end has exit code %d: %s", code, workers[0].stderr.String())
+	}
+	t.Logf("ended %v after SIGTERM", time.Since(begin))
+	if stderr := workers[0].stderr.String(); !strings.Contains(stderr, "is leaving") || strings.Contains(stderr, "has not let it go") {
+		t.Errorf("its experts were not taken over: %s", stderr)
+	}
+	if without := ask(); without.Text != first.Text {
+		t.Errorf("with one worker %q, before %q", without.Text, first.Text)
 	}
 	signalProcess(t, second.Process.Pid, syscall.SIGTERM)
 	if code := second.await(t, 5*time.Second); code != exitTerminated {
 		t.Errorf("a coordinator told to end has exit code %d: %s", code, second.stderr.String())
 	}
+}
+
+// Workers of --all-nodes drain as others do; the second signal ends them at once.
+func TestAllNodesDrain(t *testing.T) {
+	t.Parallel()
+	token := writeFile(t, "secret-of-the-test\n")
+	address := freeAddress(t)
+	coordinator := startProcess(t, "coordinator", "--json", "--listen", address, "--token-file", token, "--http", "127.0.0.1:0")
+	workers := startProcess(t, "worker", "--all-nodes", "--nats", "nats://"+address, "--token-file", token, "--arena-dir", "none")
+	coordinator.awaitOutput(t, &coordinator.stdout, "}")
+	pids := childProcesses(workers.Process.Pid)
+	if len(pids) == 0 {
+		t.Fatal("no child processes")
+	}
+	signalProcess(t, workers.Process.Pid, syscall.SIGTERM)
+	workers.awaitOutput(t, &workers.stderr, "is leaving")
+	// Nobody else could take the experts.
+	if text := runJSON(t, "--nats", "nats://"+address, "--token-file", token, "--max-tokens", "4", demoPrompt); text.FinishReason != "length" {
+		t.Errorf("while they drain: %+v", text)
+	}
+	signalProcess(t, workers.Process.Pid, syscall.SIGTERM)
+	if code := workers.await(t, 2*time.Second+loaded); code != exitTerminated {
+		t.Errorf("exit code %d, want %d; stderr: %s", code, exitTerminated, workers.stderr.String())
+	}
+	assertGone(t, pids, 0)
+	signalProcess(t, coordinator.Process.Pid, syscall.SIGTERM)
+	coordinator.await(t, 5*time.Second+loaded)
 }
 
 // A worker whose model, format or parts differ is refused, and both values are named on both sides.

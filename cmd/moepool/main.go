@@ -30,9 +30,10 @@ func run(args []string) int {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		for s := range signals {
-			if s != os.Interrupt || !interrupt.take() {
-				cancel(signalError{s})
+			if departure.take() || s == os.Interrupt && interrupt.take() {
+				continue
 			}
+			cancel(signalError{s})
 		}
 	}()
 	defer func() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,8 @@ type workerFlags struct {
 	perNode  int
 	threads  int
 	quiet    bool
+
+	drainTimeout time.Duration
 }
 
 func newWorkerCommand() *cobra.Command {
@@ -34,7 +37,10 @@ func newWorkerCommand() *cobra.Command {
 		Short: "Hold and compute experts: one worker (--node N), or one per NUMA node (--all-nodes)",
 		Long: `Starts a worker that is pinned to one NUMA node: its threads run on the node's CPUs, its memory comes from the node. It
 registers with the coordinator of its cluster over NATS, loads the experts that it is given from the checkpoint on this host, and computes.
-It outlives coordinators and registers with the next one. --model, --format and --parts must equal the coordinator's.`,
+It outlives coordinators and registers with the next one. --model, --format and --parts must equal the coordinator's.
+
+SIGTERM (or Ctrl-C) drains it: it goes on serving until the coordinator has placed its experts elsewhere, for --drain-timeout at most; a second
+signal ends it at once.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -49,13 +55,19 @@ It outlives coordinators and registers with the next one. --model, --format and 
 	flags.IntVar(&f.index, "index", 0, "number of this worker on its node, from 0")
 	flags.IntVar(&f.perNode, "per-node", 1, "workers that share the node")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: the worker's share of the node's physical cores)")
+	flags.DurationVar(&f.drainTimeout, drainTimeoutFlag, worker.DefaultDrainTimeout, "how long a worker that was told to end may go on until its experts are elsewhere")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "warnings only")
 	cmd.MarkFlagsMutuallyExclusive("all-nodes", "node")
 	cmd.MarkFlagsMutuallyExclusive("all-nodes", "id")
 	return cmd
 }
 
+const drainTimeoutFlag = "drain-timeout"
+
 func (f *workerFlags) run(cmd *cobra.Command) error {
+	if f.drainTimeout <= 0 {
+		return usageError{fmt.Errorf("--%s %v: a time above 0", drainTimeoutFlag, f.drainTimeout)}
+	}
 	if f.threads < 0 || f.perNode < 1 || f.index < 0 || f.index >= f.perNode {
 		return usageError{errors.New("--threads and --index can't be negative, --per-node is at least 1 and more than --index")}
 	}
@@ -109,6 +121,12 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 	if options.Connect, err = f.nats.options(options.ID, log.Printf); err != nil {
 		return err
 	}
+	// A child ends with what started it, and at once, unless that one gave it time (runAll).
+	if parent == nil || cmd.Flags().Changed(drainTimeoutFlag) {
+		leave, done := departure.prepare()
+		defer done()
+		options.Leave, options.DrainTimeout = leave, f.drainTimeout
+	}
 	return worker.Run(cmd.Context(), options)
 }
 
@@ -139,6 +157,7 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 			arguments = append(arguments, flag, value)
 		}
 	}
+	arguments = append(arguments, "--"+drainTimeoutFlag, f.drainTimeout.String())
 	group, err := children.Start(ctx, children.Spec{
 		Args: arguments, Env: []string{tokenVariable + "=" + token}, Workers: childWorkers(seats), Log: newLogger(true),
 	})
@@ -146,10 +165,20 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 		return err
 	}
 	defer group.Stop(stopTimeout)
-	for exit := range group.Exits() {
-		if !exit.Asked && exit.Err != nil {
-			return exit
+	leave, done := departure.prepare()
+	defer done()
+	for exits := group.Exits(); ; {
+		select {
+		case <-leave:
+			leave = nil
+			group.Terminate()
+		case exit, more := <-exits:
+			if !more {
+				return ctx.Err()
+			}
+			if exit.Err != nil && !exit.Asked {
+				return exit
+			}
 		}
 	}
-	return ctx.Err()
 }

@@ -173,16 +173,21 @@ func (g *Group) PIDs() map[string]int {
 	return pids
 }
 
+// Terminate asks all children to end (SIGTERM) and doesn't wait: Exits tells of each, Stop makes an end of those that take too long.
+func (g *Group) Terminate() {
+	g.mu.Lock()
+	g.stopping = true
+	g.mu.Unlock()
+	g.each(terminate)
+}
+
 // DefaultStopTimeout is how long children may take to end before they are killed when ctx ends.
 const DefaultStopTimeout = 1500 * time.Millisecond
 
 // Stop asks all children to end (SIGTERM), kills those that still run after the timeout, and returns when all are reaped. It
 // may be called again and from several goroutines.
 func (g *Group) Stop(timeout time.Duration) {
-	g.mu.Lock()
-	g.stopping = true
-	g.mu.Unlock()
-	g.each(terminate)
+	g.Terminate()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {

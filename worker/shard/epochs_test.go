@@ -362,3 +362,32 @@ func computeAll(t *testing.T, shards []*Shards, works map[int]*known) (stop func
 		ended.Wait()
 	}
 }
+
+// TestComputeAllocatesNothing: in the steady state a layer costs no memory, with times and bandwidth counted. Not parallel, as AllocsPerRun
+// demands.
+func TestComputeAllocatesNothing(t *testing.T) {
+	cp := openModel(t, synth.Tiny("mixtral"))
+	s, _ := setup{threads: 2}.load(t, cp)
+	w := randomWork(t, 1, s.Plan(), 1, 3)
+	var r transport.Result
+	ask := func() {
+		if err := s.Compute(context.Background(), w, &r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testing.AllocsPerRun(50, ask); n != 0 {
+		t.Errorf("%v allocations a layer", n)
+	}
+	times := s.h.Times()
+	bytes, spent := s.h.Bandwidth()
+	if want := int64(51 * len(r.Parts) * s.Plan().Shapes[0].Bytes()); len(times) != 1 || times[0].Layer != 1 || times[0].Count != 51 ||
+		bytes != want || spent != times[0].Nanoseconds || spent <= 0 {
+		t.Errorf("%+v, %d bytes (want %d) in %d ns", times, bytes, want, spent)
+	}
+	// Many rows are bounded by arithmetic, not by memory.
+	many := randomWork(t, 1, s.Plan(), 0, 40)
+	compute(t, s, many)
+	if again, _ := s.h.Bandwidth(); again != bytes || len(s.h.Times()) != 2 {
+		t.Errorf("%d bytes after many rows, %d before; %+v", again, bytes, s.h.Times())
+	}
+}
