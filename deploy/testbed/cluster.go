@@ -1,15 +1,12 @@
 package testbed
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -121,43 +118,31 @@ type Answer struct {
 	Finish string  `json:"finish_reason"`
 	Error  string  `json:"error"`
 
-	Took time.Duration `json:"-"`
+	Took    time.Duration `json:"-"`
+	Silence time.Duration `json:"-"` // the longest between two pieces of text, of a streamed answer
 }
 
 // Prompt is what all tests ask.
 const Prompt = "And it came to pass in those days, that"
 
-// Ask runs a client on a host.
+// Ask runs a client on a host and gives the tokens.
 func (c *Cluster) Ask(host string, tokens int, limit time.Duration) (*Answer, error) {
-	return run(c.command(host, c.binary, "run", "--nats", "nats://"+c.natsAddress(), "--token-file", c.token,
-		"--json", "--max-tokens", strconv.Itoa(tokens), Prompt), limit)
+	return run(c.client(host, tokens, "--json"), limit)
+}
+
+// Stream runs a client on a host and gives the text and how long it stood still.
+func (c *Cluster) Stream(host string, tokens int, limit time.Duration) (*Answer, error) {
+	return stream(c.client(host, tokens, "--quiet"), limit)
+}
+
+func (c *Cluster) client(host string, tokens int, form string) *exec.Cmd {
+	return c.command(host, c.binary, "run", "--nats", "nats://"+c.natsAddress(), "--token-file", c.token,
+		form, "--max-tokens", strconv.Itoa(tokens), Prompt)
 }
 
 // Undisturbed is the answer of `moepool run`, all on one host.
 func Undisturbed(n *Network, binary string, tokens int) (*Answer, error) {
 	return run(n.Command("switch", binary, "run", "--json", "--quiet", "--arena-dir", "none", "--max-tokens", strconv.Itoa(tokens), Prompt), time.Minute)
-}
-
-func run(cmd *exec.Cmd, limit time.Duration) (*Answer, error) {
-	var out, problem bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &problem
-	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	late := time.AfterFunc(limit, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
-	err := cmd.Wait()
-	if !late.Stop() {
-		return nil, fmt.Errorf("%v: no end within %v: %s", cmd.Args, limit, problem.Bytes())
-	}
-	a := &Answer{Took: time.Since(begin)}
-	if wrong := json.Unmarshal(out.Bytes(), a); wrong != nil {
-		return nil, fmt.Errorf("%v: %w (%v): %s%s", cmd.Args, wrong, err, out.Bytes(), problem.Bytes())
-	}
-	if err != nil {
-		return a, fmt.Errorf("%v: %w: %s", cmd.Args, err, problem.Bytes())
-	}
-	return a, nil
 }
 
 // Logs are what all processes said.

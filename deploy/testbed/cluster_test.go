@@ -13,7 +13,7 @@ const tokens = 64
 // layers is the demo model's.
 const layers = 5
 
-// pace is a delay each way that makes a token take about 5 layers · 2 · pace, so that faults fall into the middle of a generation.
+// pace is the delay each way of generations with faults.
 const pace = 8 * time.Millisecond
 
 type bed struct {
@@ -68,15 +68,10 @@ func (b *bed) slow(t *testing.T, delay time.Duration) {
 	}
 }
 
-// generate asks on h4 while faults, one after the other, happen; after each as many tokens as it says. All tokens must be those of the undisturbed run.
-func (b *bed) generate(t *testing.T, faults func() error) *Answer {
+// generate asks on h4 and compares tokens with those of the undisturbed run.
+func (b *bed) generate(t *testing.T) *Answer {
 	t.Helper()
-	failed := make(chan error, 1)
-	go func() { failed <- faults() }()
-	a, err := b.Ask("h4", tokens, 90*time.Second)
-	if wrong := <-failed; wrong != nil {
-		t.Fatal(wrong)
-	}
+	a, err := b.Ask("h4", tokens, time.Minute)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, b.Logs())
 	}
@@ -84,6 +79,26 @@ func (b *bed) generate(t *testing.T, faults func() error) *Answer {
 		t.Fatalf("tokens %v, want those of the undisturbed run %v\n%s", a.Tokens, b.want.Tokens, b.Logs())
 	}
 	return a
+}
+
+// during asks on h4 while faults happen, and compares the text with that of the undisturbed run. A token takes about 5 layers · 2 · pace, so that
+// faults fall into the middle.
+func (b *bed) during(t *testing.T, faults func() error) {
+	t.Helper()
+	b.slow(t, pace)
+	failed := make(chan error, 1)
+	go func() { failed <- faults() }()
+	a, err := b.Stream("h4", tokens, 90*time.Second)
+	if wrong := <-failed; wrong != nil {
+		t.Fatalf("%v\n%s", wrong, b.Logs())
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, b.Logs())
+	}
+	if a.Text != b.want.Text {
+		t.Fatalf("text %q, want that of the undisturbed run %q\n%s", a.Text, b.want.Text, b.Logs())
+	}
+	t.Logf("%d tokens in %.1f s, longest silence %.2f s", tokens, a.Took.Seconds(), a.Silence.Seconds())
 }
 
 // computed waits until the workers have computed n more requests: n = layers · workers is about one token.
@@ -104,5 +119,3 @@ func (b *bed) computed(n int) error {
 	}
 	return os.ErrDeadlineExceeded
 }
-
-func nothing() error { return nil }

@@ -11,7 +11,7 @@ var delays = []time.Duration{0, 200 * time.Microsecond, time.Millisecond}
 // The table of docs/multi-host.md: what a token costs on the network, and a layer's round trip.
 func TestMeasure(t *testing.T) {
 	b := start(t, []string{"h2", "h3"})
-	b.generate(t, nothing) // warm
+	b.generate(t) // warm
 	const latency = "moepool_worker_latency_seconds"
 	t.Logf("%8s %12s %12s %10s %10s %8s", "delay", "sent/token", "back/token", "p50 ms", "p99 ms", "tokens/s")
 	for _, delay := range delays {
@@ -24,7 +24,7 @@ func TestMeasure(t *testing.T) {
 		begin := time.Now()
 		const rounds = 5
 		for range rounds {
-			b.generate(t, nothing)
+			b.generate(t)
 		}
 		took := time.Since(begin)
 		receivedAfter, sentAfter := b.bytes(t)
