@@ -33,6 +33,7 @@ type Options struct {
 	Context      int // 0: the model's, at most engine.DefaultContext
 	Budget       budget.Policy
 	Residency    ResidencyOverride // the zero value observes
+	Replicas     int               // most workers that hold one expert part; 0 and 1: no replicas
 	OnMissing    dispatch.OnMissing
 	Missing      time.Duration // how long a worker is waited for that holds a missing expert; 0: the default
 	Kernels      *kernels.Set

@@ -224,6 +224,10 @@ func (f *coordinatorFlags) options(experts kernels.Format, set *kernels.Set, top
 	if o.Residency, err = coordinator.ParseResidency(f.budgetResidency); err != nil {
 		return o, usageError{fmt.Errorf("--budget-residency: %w", err)}
 	}
+	if f.replicas < 1 {
+		return o, usageError{fmt.Errorf("--replicas is %d, it must be at least 1", f.replicas)}
+	}
+	o.Replicas = f.replicas
 	if o.OnMissing, o.Missing, err = f.missing(); err != nil {
 		return o, err
 	}
