@@ -12,8 +12,11 @@ import (
 
 // Options describe a worker process.
 type Options struct {
-	// ID names the worker in its cluster and its arena folder; "" is DefaultID(Node, Index, PerNode).
+	// ID names the worker in its cluster and its arena folder; "" is DefaultID(Host, Node, Index, PerNode).
 	ID string
+
+	// Host names the host in the default id and for the placement, which counts workers of one host as near each other; "" is its hostname.
+	Host string
 
 	// Cluster is the name in the subjects; "" is transport.DefaultCluster.
 	Cluster string
@@ -105,8 +108,11 @@ func (o *Options) validate() error {
 	if !transport.ValidName(o.Cluster) {
 		return fmt.Errorf("worker: cluster name %q: letters, digits, - and _ only, at most 64", o.Cluster)
 	}
+	if o.Host == "" {
+		o.Host = hostName()
+	}
 	if o.ID == "" {
-		o.ID = DefaultID(o.Node, o.Index, o.PerNode)
+		o.ID = DefaultID(o.Host, o.Node, o.Index, o.PerNode)
 	}
 	if !transport.ValidName(o.ID) {
 		return fmt.Errorf("worker: id %q: letters, digits, - and _ only, at most 64 (--id)", o.ID)
@@ -127,12 +133,20 @@ func (o *Options) validate() error {
 // longestHost leaves room in an id for what follows the host's name.
 const longestHost = 40
 
-// DefaultID is HOST-nodeN, with -I behind it where several workers share the node. Characters of the host's name that an id can't
-// have become "-".
-func DefaultID(node, index, perNode int) string {
+// hostName is the name of this host.
+func hostName() string {
 	host, err := os.Hostname()
-	if err != nil {
-		host = ""
+	if err != nil || host == "" {
+		return "unknown"
+	}
+	return host
+}
+
+// DefaultID is HOST-nodeN, with -I behind it where several workers share the node; "" is this host's name. Characters of the name that an id
+// can't have become "-".
+func DefaultID(host string, node, index, perNode int) string {
+	if host == "" {
+		host = hostName()
 	}
 	id := fmt.Sprintf("%s-node%d", cleanHost(host), max(node, 0))
 	if perNode > 1 {

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -140,12 +139,8 @@ type process struct {
 }
 
 func newProcess(h *holding) *process {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
 	return &process{
-		holding: h, instance: rand.Text(), host: host, epochs: epochs{state: transport.StateIdle},
+		holding: h, instance: rand.Text(), host: h.o.Host, epochs: epochs{state: transport.StateIdle},
 		changed: make(chan struct{}, 1), ended: make(chan error, 1),
 	}
 }

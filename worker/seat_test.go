@@ -63,9 +63,12 @@ func TestShares(t *testing.T) {
 
 func TestDefaultID(t *testing.T) {
 	t.Parallel()
-	one, two := DefaultID(1, 0, 1), DefaultID(1, 2, 3)
+	one, two := DefaultID("", 1, 0, 1), DefaultID("", 1, 2, 3)
 	if !strings.HasSuffix(one, "-node1") || two != one+"-2" || !transport.ValidName(two) {
 		t.Errorf("ids %q, %q", one, two)
+	}
+	if id := DefaultID("rack1.host7", 0, 0, 1); id != "rack1-host7-node0" {
+		t.Errorf("a given host's id is %q", id)
 	}
 	for given, want := range map[string]string{
 		"host7": "host7", "a.b.example": "a-b-example", "käse": "k-se", "": "host", strings.Repeat("x", 100): strings.Repeat("x", longestHost),

@@ -161,8 +161,11 @@ func TestAllNodesDrain(t *testing.T) {
 	token := writeFile(t, "secret-of-the-test\n")
 	address := freeAddress(t)
 	coordinator := startProcess(t, "coordinator", "--json", "--listen", address, "--token-file", token, "--http", "127.0.0.1:0")
-	workers := startProcess(t, "worker", "--all-nodes", "--nats", "nats://"+address, "--token-file", token, "--arena-dir", "none")
+	workers := startProcess(t, "worker", "--all-nodes", "--host", "rack1.host7", "--nats", "nats://"+address, "--token-file", token, "--arena-dir", "none")
 	coordinator.awaitOutput(t, &coordinator.stdout, "}")
+	if out := coordinator.stdout.String(); !strings.Contains(out, "rack1-host7-node") {
+		t.Errorf("the workers' ids are not made of --host: %s", out)
+	}
 	pids := childProcesses(workers.Process.Pid)
 	if len(pids) == 0 {
 		t.Fatal("no child processes")

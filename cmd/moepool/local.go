@@ -52,11 +52,12 @@ type cluster struct {
 
 // workerSeat is where one worker process belongs.
 type workerSeat struct {
+	host           string // "" is this host's name
 	node           numa.Node
 	index, perNode int
 }
 
-func (s workerSeat) id() string { return worker.DefaultID(s.node.ID, s.index, s.perNode) }
+func (s workerSeat) id() string { return worker.DefaultID(s.host, s.node.ID, s.index, s.perNode) }
 
 // seatWorkers deals n workers to the nodes in turn; 0 is one per node.
 func seatWorkers(nodes []numa.Node, n int) ([]workerSeat, error) {

@@ -20,6 +20,7 @@ type workerFlags struct {
 	nats     natsFlags
 	lane     laneFlags
 	id       string
+	host     string
 	node     int
 	allNodes bool
 	index    int
@@ -50,6 +51,7 @@ signal ends it at once.`,
 	f.nats.register(flags)
 	f.lane.register(flags)
 	flags.StringVar(&f.id, "id", "", "name of the worker, unique in its cluster (default: HOST-nodeN)")
+	flags.StringVar(&f.host, "host", "", "name of this host, for the worker's id and for the placement (default: the hostname; a container's is not the host's)")
 	flags.IntVar(&f.node, "node", 0, "NUMA node to run on")
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "start one worker process per NUMA node; they end with this process")
 	flags.IntVar(&f.index, "index", 0, "number of this worker on its node, from 0")
@@ -111,12 +113,12 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	options := worker.Options{
-		ID: f.id, Cluster: f.nats.cluster, ModelDir: dir, Format: format, Parts: f.model.parts, Node: f.node,
+		ID: f.id, Host: f.host, Cluster: f.nats.cluster, ModelDir: dir, Format: format, Parts: f.model.parts, Node: f.node,
 		Index: f.index, PerNode: f.perNode, Kernels: set, Threads: f.threads, ArenaDir: arenaDir,
 		StrictNUMA: f.arena.strictNUMA, Lane: lane, ParentPipe: parent, Log: log.Printf, Version: buildVersion(),
 	}
 	if options.ID == "" {
-		options.ID = worker.DefaultID(f.node, f.index, f.perNode)
+		options.ID = worker.DefaultID(f.host, f.node, f.index, f.perNode)
 	}
 	if options.Connect, err = f.nats.options(options.ID, log.Printf); err != nil {
 		return err
@@ -145,13 +147,16 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	for i := range seats {
+		seats[i].host = f.host
+	}
 	token, err := f.nats.token()
 	if err != nil {
 		return err
 	}
 	arguments := workerArguments(&f.model, &f.arena, &f.lane, dir, f.nats.url, f.nats.cluster, f.threads)
 	for flag, value := range map[string]string{
-		"--nats-creds": f.nats.creds, "--nats-nkey": f.nats.nkey, "--nats-ca": f.nats.ca, "--nats-cert": f.nats.cert, "--nats-key": f.nats.key,
+		"--host": f.host, "--nats-creds": f.nats.creds, "--nats-nkey": f.nats.nkey, "--nats-ca": f.nats.ca, "--nats-cert": f.nats.cert, "--nats-key": f.nats.key,
 	} {
 		if value != "" {
 			arguments = append(arguments, flag, value)

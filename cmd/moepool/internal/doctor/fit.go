@@ -143,7 +143,7 @@ func seats(nodes []numa.Node, n int) []placement.Worker {
 	for i := range n {
 		at := i % len(nodes)
 		perNode := (n - at + len(nodes) - 1) / len(nodes)
-		workers = append(workers, placement.Worker{ID: worker.DefaultID(nodes[at].ID, i/len(nodes), perNode), Node: nodes[at].ID})
+		workers = append(workers, placement.Worker{ID: worker.DefaultID("", nodes[at].ID, i/len(nodes), perNode), Node: nodes[at].ID})
 	}
 	return workers
 }
