@@ -82,34 +82,45 @@ func unseen(id string) *member {
 
 // beat takes a worker's beat, which it keeps.
 func (t *table) beat(b *transport.Beat) []action {
+	out, news := t.accept(b)
+	switch m := t.members[b.Worker]; {
+	case news:
+		return append(out, t.decide()...)
+	case m != nil && m.beat.Instance == b.Instance:
+		return append(out, t.order(b.Worker)...)
+	}
+	return out
+}
+
+// accept takes what a beat says of its worker. news: decisions depend on it.
+func (t *table) accept(b *transport.Beat) (out []action, news bool) {
 	if why := t.identity.Mismatch("coordinator", b.Identity, "worker "+b.Worker); why != "" {
 		out := t.refuse(b, why)
 		if out != nil {
 			t.failures[b.Worker] = "refused: " + why
 		}
-		return out
+		return out, false
 	}
 	if t.dead[b.Instance] {
-		return nil
+		return nil, false
 	}
 	m := t.members[b.Worker]
 	if m != nil && m.lost == "" && m.beat.Instance != b.Instance {
 		m.rival = b // whether the holder still lives is seen from its next beat, or from silence
-		return nil
+		return nil, false
 	}
 	if b.Coordinator != "" && b.Coordinator != t.instance && b.Term >= t.term {
 		return t.serves(b, m)
 	}
 	delete(t.foreign, b.Worker)
-	var out []action
 	if m == nil || m.lost != "" {
 		if hasLeft(b) {
-			return nil
+			return nil, false
 		}
 		out = t.admit(b)
 		m = t.members[b.Worker]
 	}
-	news := len(out) > 0 || differs(&m.beat, b)
+	news = len(out) > 0 || differs(&m.beat, b)
 	m.beat, m.quiet = *b, 0
 	if m.rival != nil {
 		out = append(out, t.refuse(m.rival, fmt.Sprintf("the worker id %s is held by another process (%s, pid %d)", b.Worker, b.Host, b.PID))...)
@@ -117,18 +128,15 @@ func (t *table) beat(b *transport.Beat) []action {
 	}
 	switch {
 	case hasLeft(b):
-		return append(out, t.lose(b.Worker, "it is leaving")...)
+		return append(out, t.drop(b.Worker, "it is leaving")...), true
 	case b.State == transport.StateDraining && !m.draining:
-		m.draining = true
+		m.draining, news = true, true
 		out = append(out, action{kind: actLog, event: EventDraining, worker: b.Worker, instance: b.Instance, reason: "wants to leave"})
 	case b.State == transport.StateFailed:
 		out = append(out, t.failed(b, m)...)
 	}
 	t.look(b.Worker)
-	if !news {
-		return append(out, t.order(b.Worker)...)
-	}
-	return append(out, t.decide()...)
+	return out, news
 }
 
 // hasLeft says whether a beat is the last word of a process: it ends and computes nothing any more.
@@ -177,16 +185,16 @@ func (t *table) admit(b *transport.Beat) []action {
 }
 
 // serves deals with a worker of another coordinator, of the same or a higher term.
-func (t *table) serves(b *transport.Beat, m *member) []action {
+func (t *table) serves(b *transport.Beat, m *member) (out []action, news bool) {
 	if m != nil && m.lost == "" {
-		return t.lose(b.Worker, "serves another coordinator now ("+b.Coordinator+")")
+		return t.drop(b.Worker, "serves another coordinator now ("+b.Coordinator+")"), true
 	}
 	if t.foreign[b.Worker] == b.Coordinator {
-		return nil
+		return nil, false
 	}
 	t.foreign[b.Worker] = b.Coordinator
 	return []action{{kind: actLog, worker: b.Worker, instance: b.Instance, reason: fmt.Sprintf(
-		"serves another coordinator (%s); it is free some seconds after that one has ended", b.Coordinator)}}
+		"serves another coordinator (%s); it is free some seconds after that one has ended", b.Coordinator)}}, false
 }
 
 // refuse tells an instance once in a while that it can't take part.
@@ -216,7 +224,8 @@ func (t *table) drop(worker, why string) []action {
 	t.look(worker)
 	out := []action{{kind: actLost, event: event, worker: worker, instance: m.beat.Instance, reason: why}}
 	if rival != nil {
-		out = append(out, t.beat(rival)...)
+		taken, _ := t.accept(rival)
+		out = append(out, taken...)
 	}
 	return out
 }

@@ -1,0 +1,441 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/transport"
+	"pgregory.net/rapid"
+
+	_ "github.com/moepool/moepool/internal/propertyseed"
+)
+
+// simulated is a worker process as the table sees it: it serves several epochs, loads the newest, and leaves when it may.
+type simulated struct {
+	beat    transport.Beat
+	silent  bool // cut off
+	ended   bool
+	leaving bool
+}
+
+func (p *simulated) String() string {
+	return fmt.Sprintf("%s/%s %s %v, silent %v, ended %v, leaving %v", p.beat.Worker, p.beat.Instance, p.beat.State, p.beat.Serves, p.silent, p.ended, p.leaving)
+}
+
+// world is a table, its workers, and what was promised about both.
+type world struct {
+	*table
+	t         *rapid.T
+	processes map[string]*simulated // by id: the newest process
+	earlier   []*simulated          // older ones that still beat
+	instances int
+	replicas  int
+	asked     *pending // to compute
+	commits   *pending // to commit
+	plans     uint64   // the highest epoch of a plan
+	activated uint64
+	committed map[uint64]bool // epochs that a commit has accepted
+	drained   map[string]bool // instances that were told to leave
+	refusals  map[string]bool // instances that can't take part
+}
+
+func newWorld(t *rapid.T) *world {
+	w := &world{t: t, processes: map[string]*simulated{}, committed: map[uint64]bool{}, drained: map[string]bool{}, refusals: map[string]bool{},
+		replicas: rapid.IntRange(1, 2).Draw(t, "replicas")}
+	var initial *placement.Plan
+	if rapid.IntRange(0, 3).Draw(t, "initial") == 0 {
+		initial = replicated(4)
+		w.plans, w.activated = 4, 4
+	}
+	w.table = newTable("me", testIdentity, 7, initial, nil)
+	return w
+}
+
+func (w *world) id() string { return rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(w.t, "id") }
+
+// start starts a process; one of the same id goes on if it was not ended.
+func (w *world) start() {
+	id := w.id()
+	if old := w.processes[id]; old != nil && !old.ended {
+		w.earlier = append(w.earlier, old)
+	}
+	w.instances++
+	p := &simulated{beat: *idle(id, fmt.Sprint("i", w.instances))}
+	if rapid.IntRange(0, 9).Draw(w.t, "mismatch") == 0 {
+		p.beat.Identity.Format = "bf16"
+		w.refusals[p.beat.Instance] = true
+	}
+	if rapid.IntRange(0, 9).Draw(w.t, "foreign") == 0 {
+		p.beat.Coordinator, p.beat.State = "other", transport.StateReady
+		p.beat.Term = uint64(rapid.IntRange(6, 8).Draw(w.t, "term"))
+	}
+	w.processes[id] = p
+	if rapid.Bool().Draw(w.t, "the older one ends") {
+		for _, old := range w.earlier {
+			old.ended = old.ended || old.beat.Worker == id
+		}
+	}
+	w.send(p)
+}
+
+// some is a process, old ones too; nil if there is none.
+func (w *world) some() *simulated {
+	all := slices.Clone(w.earlier)
+	for _, id := range slices.Sorted(maps.Keys(w.processes)) {
+		all = append(all, w.processes[id])
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return rapid.SampledFrom(all).Draw(w.t, "process")
+}
+
+// send lets a process beat.
+func (w *world) send(p *simulated) {
+	if p.ended || p.silent {
+		return
+	}
+	if p.leaving {
+		p.beat.State = transport.StateDraining
+		if w.drained[p.beat.Instance] {
+			p.beat.Serves, p.ended = nil, true
+		}
+	}
+	b := p.beat
+	b.Serves = slices.Clone(b.Serves)
+	w.do(w.beat(&b))
+}
+
+// take is a process that gets an assignment.
+func (p *simulated) take(coordinator string, term uint64, plan *placement.Plan) {
+	b := &p.beat
+	if p.ended || p.leaving && b.Coordinator == coordinator {
+		return
+	}
+	if b.Coordinator != coordinator || b.Term != term {
+		b.Serves = nil
+	}
+	b.Coordinator, b.Epoch, b.Term, b.State = coordinator, plan.Epoch, term, transport.StateLoading
+}
+
+// load ends a load.
+func (p *simulated) load() {
+	b := &p.beat
+	if b.State != transport.StateLoading {
+		return
+	}
+	b.State = transport.StateReady
+	if !slices.Contains(b.Serves, b.Epoch) {
+		b.Serves = append(b.Serves, b.Epoch)
+	}
+}
+
+// do does what the table wants and checks that it may want it.
+func (w *world) do(actions []action) {
+	for len(actions) > 0 {
+		a := actions[0]
+		actions = actions[1:]
+		switch a.kind {
+		case actCompute:
+			if w.asked != nil || w.commits != nil || a.pending != w.pending || a.pending.epoch <= w.plans {
+				w.t.Fatalf("a plan of epoch %d is asked for (highest so far: %d) while another one is under way", a.pending.epoch, w.plans)
+			}
+			for _, worker := range a.pending.workers {
+				if m := w.members[worker.ID]; m.lost != "" || m.draining || m.beat.State == transport.StateFailed {
+					w.t.Fatalf("a plan over %s, which is lost (%s), leaves (%v) or has failed", worker.ID, m.lost, m.draining)
+				}
+			}
+			w.asked = a.pending
+		case actCommit:
+			if w.commits != nil || a.pending != w.pending {
+				w.t.Fatalf("placement %d is to be committed while another one is", a.pending.epoch)
+			}
+			for id := range a.pending.plan.Owned {
+				if m := w.members[id]; m.lost != "" || m.beat.Coordinator != "me" || m.beat.Term != 7 || !slices.Contains(m.beat.Serves, a.pending.epoch) {
+					w.t.Fatalf("placement %d is to be committed, %s doesn't serve it", a.pending.epoch, id)
+				}
+			}
+			w.commits = a.pending
+		case actActivate:
+			if !w.committed[a.plan.Epoch] || a.plan.Epoch <= w.activated || w.active != a.plan {
+				w.t.Fatalf("placement %d becomes active after %d, committed: %v", a.plan.Epoch, w.activated, w.committed)
+			}
+			w.activated = a.plan.Epoch
+		case actAssign:
+			if a.plan != w.active && (w.pending == nil || a.plan != w.pending.plan) || !names(a.plan, a.worker) {
+				w.t.Fatalf("%s is assigned placement %d, which is none that it is needed for", a.worker, a.plan.Epoch)
+			}
+			if p := w.holder(a.worker, a.instance); p != nil && rapid.IntRange(0, 3).Draw(w.t, "assignment arrives") > 0 {
+				p.take("me", 7, a.plan)
+			}
+		case actDrain:
+			if m := w.members[a.worker]; !m.draining || w.planned(a.worker) {
+				w.t.Fatalf("%s is told to leave, needed: %v", a.worker, w.planned(a.worker))
+			}
+			if p := w.holder(a.worker, a.instance); p != nil && rapid.IntRange(0, 3).Draw(w.t, "drain arrives") > 0 {
+				p.leaving, w.drained[a.instance] = true, true
+			}
+		}
+	}
+}
+
+func (w *world) holder(id, instance string) *simulated {
+	for _, p := range append(slices.Clone(w.earlier), w.processes[id]) {
+		if p != nil && p.beat.Instance == instance && !p.ended {
+			return p
+		}
+	}
+	return nil
+}
+
+// compute answers the question for a plan.
+func (w *world) compute(fail bool) {
+	p := w.asked
+	if p == nil {
+		return
+	}
+	w.asked = nil
+	plan, err := placement.Compute(p.epoch, testModel, p.workers, placement.Options{Previous: p.before, Replicas: w.replicas})
+	if fail {
+		plan, err = nil, errors.New("no room")
+	}
+	if err == nil {
+		w.plans = max(w.plans, plan.Epoch)
+	}
+	before := w.epoch
+	actions := w.computed(p, plan, err)
+	if w.epoch == before {
+		w.plans = before // nobody has heard of it
+	}
+	w.do(actions)
+}
+
+func (w *world) commit(err error) {
+	p := w.commits
+	if p == nil {
+		return
+	}
+	w.commits = nil
+	w.committed[p.epoch] = err == nil
+	w.do(w.table.committed(p, err))
+}
+
+// check is what holds at every moment.
+func (w *world) check() {
+	for id, m := range w.members {
+		usable := w.usable(id) == nil
+		switch {
+		case usable && m.lost != "":
+			w.t.Fatalf("%s is lost (%s) and usable", id, m.lost)
+		case usable && m.quiet > silenceTicks:
+			w.t.Fatalf("%s is silent for %d ticks and usable", id, m.quiet)
+		case usable && (m.beat.Coordinator != "me" || m.beat.Term != 7):
+			w.t.Fatalf("%s serves %s and is usable", id, m.beat.Coordinator)
+		case usable != m.usable:
+			w.t.Fatalf("%s: usable %v, at the last look %v", id, usable, m.usable)
+		case w.refusals[m.beat.Instance]:
+			w.t.Fatalf("%s is refused and a member", id)
+		case m.lost == "" && m.draining && !w.planned(id) && m.drainWait == 0:
+			w.t.Fatalf("%s waits to be told that it may leave", id)
+		}
+		if usable {
+			plan := w.active
+			if !names(plan, id) {
+				plan = w.previous
+			}
+			if !names(plan, id) || !slices.Contains(m.beat.Serves, plan.Epoch) {
+				w.t.Fatalf("%s is usable and serves %v", id, m.beat.Serves)
+			}
+		}
+	}
+	if w.active != nil && w.active.Epoch != w.activated {
+		w.t.Fatalf("placement %d is active, activated was %d", w.active.Epoch, w.activated)
+	}
+	if p := w.pending; p != nil && w.active != nil && p.epoch <= w.active.Epoch {
+		w.t.Fatalf("placement %d is prepared, %d is active", p.epoch, w.active.Epoch)
+	}
+	uncovered := w.covered
+	w.covered = nil
+	if fresh := w.coverage(); uncovered != nil && (uncovered.parts != fresh.parts || !maps.Equal(uncovered.missing, fresh.missing)) {
+		w.t.Fatalf("coverage is remembered as %v, it is %v", uncovered, fresh)
+	}
+}
+
+// second passes a second in which all processes beat, load and are answered well.
+func (w *world) second() {
+	for range ticksPerSecond {
+		w.do(w.tick())
+		w.compute(false)
+		w.commit(nil)
+		w.check()
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.processes)) {
+		p := w.processes[id]
+		p.load()
+		w.send(p)
+		w.compute(false)
+		w.commit(nil)
+		w.check()
+	}
+}
+
+// TestAnyHistory: whatever happens in whatever order, the promises of check and do hold, and once all is quiet every worker that is there and
+// wants to stay serves the active plan, those that want to leave have left, and nothing changes any more.
+func TestAnyHistory(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.do(w.await(rapid.IntRange(1, 3).Draw(t, "minimum")))
+		beat := func(*rapid.T) {
+			if p := w.some(); p != nil {
+				w.send(p)
+			}
+		}
+		with := func(f func(p *simulated)) func(*rapid.T) {
+			return func(*rapid.T) {
+				if p := w.some(); p != nil {
+					f(p)
+				}
+			}
+		}
+		for range rapid.IntRange(0, 4).Draw(t, "processes at first") {
+			w.start()
+		}
+		for range rapid.IntRange(0, 6).Draw(t, "seconds at first") {
+			w.second()
+		}
+		steps := map[string]func(*rapid.T){
+			"ticks": func(t *rapid.T) {
+				for range rapid.SampledFrom([]int{1, 2, 4, 9, 13, 50}).Draw(t, "ticks") {
+					w.do(w.tick())
+					w.check()
+				}
+			},
+			"second":      func(*rapid.T) { w.second() },
+			"second too":  func(*rapid.T) { w.second() },
+			"start":       func(*rapid.T) { w.start() },
+			"start too":   func(*rapid.T) { w.start() },
+			"beat":        beat,
+			"beat too":    beat,
+			"load":        with(func(p *simulated) { p.load() }),
+			"cut off":     with(func(p *simulated) { p.silent = true }),
+			"reconnect":   with(func(p *simulated) { p.silent = false }),
+			"end":         with(func(p *simulated) { p.ended = true }),
+			"wants out":   with(func(p *simulated) { p.leaving = true }),
+			"unreachable": func(*rapid.T) { w.do(w.unreachable(w.id())) },
+			"uncovered":   func(*rapid.T) { w.do(w.uncovered()) },
+			"last word": with(func(p *simulated) {
+				p.leaving, w.drained[p.beat.Instance] = true, true
+				w.send(p)
+			}),
+			"fails to load": with(func(p *simulated) {
+				if p.beat.State == transport.StateLoading {
+					p.beat.State, p.beat.Error = transport.StateFailed, "disk full"
+				}
+			}),
+			"taken": with(func(p *simulated) {
+				if !p.leaving && p.beat.Coordinator != "other" {
+					p.take("other", uint64(rapid.IntRange(7, 8).Draw(t, "term")), &placement.Plan{Epoch: 1})
+				}
+			}),
+			"process ended": func(*rapid.T) {
+				id := w.id()
+				if m := w.members[id]; m != nil {
+					if p := w.holder(id, m.beat.Instance); p != nil {
+						p.ended = true
+					}
+				}
+				w.do(w.fail(id, "exit status 1"))
+			},
+			"drain": func(*rapid.T) {
+				actions, _ := w.drain(w.id())
+				w.do(actions)
+			},
+			"rebalance": func(*rapid.T) {
+				actions, _ := w.askRebalance()
+				w.do(actions)
+			},
+			"deny": func(*rapid.T) {
+				id := w.id()
+				if m := w.members[id]; m != nil && m.lost == "" {
+					if plan := w.unprepared(m); plan != nil {
+						w.do(w.deny(id, m.beat.Instance, plan, "does not take it"))
+					}
+				}
+			},
+			"compute": func(t *rapid.T) { w.compute(rapid.IntRange(0, 9).Draw(t, "impossible") == 0) },
+			"commit": func(t *rapid.T) {
+				w.commit(rapid.SampledFrom([]error{nil, nil, errors.New("no quorum"), ErrPlanRefused}).Draw(t, "answer"))
+			},
+		}
+		kinds := slices.Sorted(maps.Keys(steps))
+		for range rapid.IntRange(10, 80).Draw(t, "steps") {
+			steps[rapid.SampledFrom(kinds).Draw(t, "step")](t)
+			w.check()
+		}
+		w.quiet()
+	})
+}
+
+// quiet lets everything come to rest.
+func (w *world) quiet() {
+	for _, old := range w.earlier {
+		old.ended = true
+	}
+	if rapid.IntRange(0, 3).Draw(w.t, "restarts") > 0 {
+		for _, id := range []string{"a", "b", "c"} {
+			if p := w.processes[id]; p == nil || p.ended {
+				w.instances++
+				w.processes[id] = &simulated{beat: *idle(id, fmt.Sprint("i", w.instances))}
+			}
+		}
+	}
+	for _, p := range w.processes {
+		p.silent = false
+		if p.beat.Coordinator == "other" {
+			p.beat.Coordinator, p.beat.Epoch, p.beat.Term, p.beat.Serves, p.beat.State = "", 0, 0, nil, transport.StateIdle
+		}
+	}
+	for range 200 {
+		w.second()
+	}
+	var stay, late []string
+	for id, m := range w.members {
+		if w.candidate(m) {
+			stay = append(stay, id)
+		}
+	}
+	slices.Sort(stay)
+	if w.active == nil && len(stay) < w.minimum || len(stay) == 0 { // too few; or those that leave or have failed serve on
+		return
+	}
+	if w.active == nil {
+		w.t.Fatalf("nothing was placed on %v", stay)
+	}
+	for _, id := range stay {
+		if err := w.usable(id); err != nil || !names(w.active, id) {
+			late = append(late, fmt.Sprintf("%s: %v", id, err))
+		}
+	}
+	if w.pending != nil || !w.allCovered() || len(late) > 0 || len(w.active.Owned) != len(stay) {
+		w.t.Fatalf("after a long quiet time: pending %+v, uncovered %d, late %s, placed on %v of %v", w.pending, w.coverage().parts,
+			strings.Join(late, "; "), slices.Sorted(maps.Keys(w.active.Owned)), stay)
+	}
+	for id, m := range w.members {
+		if m.lost == "" && m.draining {
+			w.t.Fatalf("%s has not left", id)
+		}
+	}
+	epoch := w.epoch
+	for range 100 {
+		w.second()
+	}
+	if w.epoch != epoch || w.pending != nil {
+		w.t.Fatalf("epoch %d became %d though nothing happened", epoch, w.epoch)
+	}
+}
