@@ -12,6 +12,7 @@ import (
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/cluster"
 	"github.com/moepool/moepool/coordinator/dispatch"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/template"
@@ -52,6 +53,12 @@ type Options struct {
 	ObserveWorker func(worker string, latency time.Duration)
 }
 
+func (o *Options) log(format string, args ...any) {
+	if o.Log != nil {
+		o.Log(format, args...)
+	}
+}
+
 // Progress tells how far the start is.
 type Progress struct {
 	DenseDone, DenseTotal int64
@@ -72,6 +79,8 @@ type Coordinator struct {
 	team      *team.Team
 	turn      chan struct{} // holds one token: the request that computes now
 	office    atomic.Pointer[office]
+	group     atomic.Pointer[cluster.Node] // nil: it is not one of a group
+	policies  atomic.Pointer[policies]
 	closing   sync.Once
 	onClose   []func()
 }
@@ -79,6 +88,7 @@ type Coordinator struct {
 // Open checks the model and connects; it neither packs nor waits. Start does, or Prepare and Lead for one of a group.
 func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 	c := &Coordinator{options: o, turn: make(chan struct{}, 1)}
+	c.policies.Store(o.policies())
 	defer func() {
 		if err != nil {
 			c.Close()
@@ -142,8 +152,8 @@ func (c *Coordinator) Prepare() (err error) {
 		return err
 	}
 	c.onClose = append(c.onClose, c.Engine.Close)
-	if _, problem := c.Engine.DensePlacement(); problem != "" && o.Log != nil {
-		o.Log("warning: %s", problem)
+	if _, problem := c.Engine.DensePlacement(); problem != "" {
+		o.log("warning: %s", problem)
 	}
 	return nil
 }
@@ -163,9 +173,6 @@ func (c *Coordinator) Close() {
 		}
 	})
 }
-
-// OnMissing is what the coordinator does when no worker holds an expert that is needed.
-func (c *Coordinator) OnMissing() dispatch.OnMissing { return c.options.OnMissing }
 
 // Identity is what workers must have in common with a coordinator of this checkpoint.
 func Identity(cp *checkpoint.Checkpoint, format kernels.Format, parts int, version string) (transport.Identity, error) {

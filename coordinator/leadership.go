@@ -34,9 +34,10 @@ func (e *NotLeadingError) Is(target error) bool { return target == ErrNotLeading
 
 // Leadership is what a coordinator leads with.
 type Leadership struct {
-	Term    uint64                                                // higher than any former leader's
-	Initial *placement.Plan                                       // what a former leader committed; nil: nothing
-	Commit  func(ctx context.Context, plan *placement.Plan) error // asked before a plan becomes active; may be nil
+	Term     uint64                                                // higher than any former leader's
+	Initial  *placement.Plan                                       // what a former leader committed; nil: nothing
+	Commit   func(ctx context.Context, plan *placement.Plan) error // asked before a plan becomes active; may be nil
+	Draining []string                                              // workers that were asked to leave under a former leader
 }
 
 // office is what exists only while a coordinator leads.
@@ -58,7 +59,7 @@ func (c *Coordinator) Lead(ctx context.Context, l Leadership) error {
 
 // take begins to follow the workers.
 func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
-	o := &c.options
+	o, policies := &c.options, c.policies.Load()
 	held := &office{}
 	held.ctx, held.leave = context.WithCancelCause(ctx)
 	defer func() {
@@ -69,14 +70,14 @@ func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
 	held.members, err = membership.New(held.ctx, membership.Options{
 		Requester: c.requester, Instance: nuid.Next(), Identity: c.Identity, InMemory: o.InMemory, Tolerant: o.Tolerant, Lane: o.Lane,
 		Model: PlacementModel(c.Checkpoint.Config(), o.ExpertFormat, o.Parts), Term: l.Term, Log: o.Log,
-		Initial: l.Initial, Commit: l.Commit, Placement: placement.Options{Replicas: o.Replicas},
+		Initial: l.Initial, Commit: l.Commit, Draining: l.Draining, Placement: placement.Options{Replicas: o.Replicas},
 	})
 	if err != nil {
 		return err
 	}
 	held.dispatcher, err = dispatch.New(dispatch.Options{
 		Requester: c.requester, Members: held.members, Parts: o.Parts, Observe: o.ObserveWorker, Log: o.Log,
-		OnMissing: o.OnMissing, Missing: o.Missing, Normalize: c.Checkpoint.Config().NormalizeTopK,
+		OnMissing: policies.onMissing, Missing: policies.missing, Normalize: c.Checkpoint.Config().NormalizeTopK,
 		Snapshot: func() engine.Residency { return held.members.Residency() },
 	})
 	if err != nil {
@@ -91,7 +92,7 @@ func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
 func (c *Coordinator) waitReady(ctx context.Context) error {
 	held := c.office.Load()
 	if held == nil {
-		return &NotLeadingError{}
+		return c.notLeading()
 	}
 	_, err := held.members.WaitReady(ctx, c.options.Workers, func(beats []transport.Beat) { c.progress(Progress{Workers: beats}) })
 	return err
@@ -136,29 +137,21 @@ func (c *Coordinator) Dispatcher() *dispatch.Dispatcher {
 	return nil
 }
 
-// Ready says whether the coordinator leads and every worker of the placement can be used.
+// Ready says whether requests are answered here, since the coordinator leads and every expert part has a worker that can be used, or
+// whether it stands by for another one that leads its group.
 func (c *Coordinator) Ready() bool {
-	members := c.Members()
-	if members == nil {
-		return false
+	if members := c.Members(); members != nil {
+		return members.Covered()
 	}
-	plan := members.Plan()
-	if plan == nil {
-		return false
-	}
-	for id := range plan.Owned {
-		if members.Lost(id) != nil {
-			return false
-		}
-	}
-	return true
+	node := c.group.Load()
+	return node != nil && !node.Leadership().Leads && node.Leader() != ""
 }
 
 // leading gives a context that also ends with the leadership, whose cause it then has; stop must be called.
 func (c *Coordinator) leading(ctx context.Context) (_ context.Context, stop func(), err error) {
 	held := c.office.Load()
 	if held == nil {
-		return nil, nil, &NotLeadingError{}
+		return nil, nil, c.notLeading()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	watching := context.AfterFunc(held.ctx, func() { cancel(context.Cause(held.ctx)) })
@@ -174,7 +167,7 @@ type leaderExperts struct{ coordinator *Coordinator }
 func (e leaderExperts) Compute(ctx context.Context, call *engine.ExpertCall) (engine.ExpertStats, error) {
 	d := e.coordinator.Dispatcher()
 	if d == nil {
-		return engine.ExpertStats{}, &NotLeadingError{}
+		return engine.ExpertStats{}, e.coordinator.notLeading()
 	}
 	return d.Compute(ctx, call)
 }

@@ -54,9 +54,6 @@ type Request struct {
 	Budget       *budget.Policy // of this request; nil is the coordinator's
 }
 
-// Budget is the expert budget of requests that bring none.
-func (c *Coordinator) Budget() budget.Policy { return c.options.Budget }
-
 // Context is the most positions of a sequence.
 func (c *Coordinator) Context() int {
 	if c.options.Context > 0 {
@@ -80,6 +77,10 @@ func (c *Coordinator) prepare(q Request) (generation.Request, error) {
 	g := generation.Request{
 		Prompt: prompt, Generated: q.Generated, Budget: q.Budget, MaxTokens: q.MaxTokens, Sampling: q.Sampling, Stop: q.Stop,
 		PrefillChunk: q.PrefillChunk, KeepLogits: q.KeepLogits,
+	}
+	if g.Budget == nil {
+		own := c.Budget()
+		g.Budget = &own
 	}
 	if !q.IgnoreEOS {
 		g.EndTokens = c.Checkpoint.Config().EOS

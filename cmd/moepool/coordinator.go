@@ -19,18 +19,21 @@ type serverFlags struct {
 	coordinator coordinatorFlags
 	nats        natsFlags
 	lane        laneFlags
+	group       groupFlags
 	listen      string
 	workers     int
 	http        string
 	asJSON      bool
 }
 
-// coordinatorReady is what `coordinator --json` prints when it serves.
+// coordinatorReady is what `coordinator --json` prints when it serves; one of a group prints it each time that it begins to lead.
 type coordinatorReady struct {
 	NATS    string   `json:"nats"`
 	Cluster string   `json:"cluster"`
 	HTTP    string   `json:"http"`
 	Workers []string `json:"workers"`
+	Leader  string   `json:"leader,omitempty"` // this coordinator's id in its group
+	Term    uint64   `json:"term,omitempty"`   // that it leads
 }
 
 func newCoordinatorCommand() *cobra.Command {
@@ -42,15 +45,28 @@ func newCoordinatorCommand() *cobra.Command {
 
   moepool coordinator --listen 127.0.0.1:4222 --token-file token --workers 2
   moepool worker --nats nats://127.0.0.1:4222 --token-file token --all-nodes
-  moepool run    --nats nats://127.0.0.1:4222 --token-file token "And it came to pass"`,
+  moepool run    --nats nats://127.0.0.1:4222 --token-file token "And it came to pass"
+
+With --raft-dir it is one of a group, usually of three on different hosts. They elect one that leads: it follows the workers and answers.
+The others have their dense weights ready, and when the leader ends, or can't reach a majority or NATS, one of them leads on with the same
+placement. Begin with the certificates that they prove themselves with; each gets ca.pem and its own two files:
+
+  moepool coordinator certificates certs --raft-peers a=hosta:7000,b=hostb:7000,c=hostc:7000
+  moepool coordinator --nats nats://nats:4222 --token-file token --workers 2 --raft-dir /var/lib/moepool/raft --raft-id a \
+      --raft-peers a=hosta:7000,b=hostb:7000,c=hostc:7000 --raft-ca ca.pem --raft-cert a.pem --raft-key a-key.pem
+
+All of a group serve the same model. Policies such as --expert-budget are the group's: a flag that is given becomes the group's when its
+coordinator leads, one that is not given is taken from the group.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
+	cmd.AddCommand(newCertificatesCommand())
 	flags := cmd.Flags()
 	f.model.register(flags)
 	f.coordinator.register(flags)
 	f.nats.register(flags)
 	f.lane.register(flags)
+	f.group.register(flags)
 	flags.StringVar(&f.listen, "listen", "", "address of the embedded NATS server (default: 127.0.0.1 and a free port)")
 	flags.IntVar(&f.workers, "workers", 1, "workers to wait for")
 	flags.StringVar(&f.http, "http", "127.0.0.1:9464", "address of /metrics, /healthz and /readyz; none: not served")
@@ -70,6 +86,10 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	}
 	if f.workers < 1 {
 		return usageError{fmt.Errorf("--workers is %d, it must be at least 1", f.workers)}
+	}
+	grouped, err := f.group.grouped(cmd.Flags(), f.nats.url)
+	if err != nil {
+		return err
 	}
 	dir, format, set, err := f.model.resolve(ctx)
 	if err != nil {
@@ -108,7 +128,7 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	defer bars.finish()
 	options.ModelDir, options.ExpertFormat, options.Parts = dir, format, f.model.parts
 	options.Cluster, options.Workers = f.nats.cluster, f.workers
-	options.Tolerant = true
+	options.Tolerant, options.Grouped = true, grouped
 	metrics := serve.NewMetrics()
 	options.Log, options.Progress, options.ObserveWorker = log.Printf, bars.progress, metrics.ObserveWorker
 	c, err := coordinator.Open(ctx, options)
@@ -124,32 +144,66 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 		}
 		defer stop()
 	}
+	ready := coordinatorReady{NATS: url, Cluster: f.nats.cluster, HTTP: address, Workers: []string{}}
+	if grouped {
+		return f.runGrouped(cmd, c, bars, metrics, ready, log)
+	}
 	log.Printf("waiting for %d worker(s) of cluster %s", f.workers, f.nats.cluster)
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
 	bars.finish()
 	metrics.Attach(c)
-	return f.serve(ctx, c, metrics, coordinatorReady{NATS: url, Cluster: f.nats.cluster, HTTP: address, Workers: []string{}}, log)
-}
-
-// serve answers until ctx ends.
-func (f *serverFlags) serve(ctx context.Context, c *coordinator.Coordinator, metrics *serve.Metrics, ready coordinatorReady, log *logger) error {
-	stop, err := serve.Start(c, serve.Options{Cluster: f.nats.cluster, Version: buildVersion(), PrefillChunk: f.coordinator.prefillChunk,
-		Metrics: metrics, Log: log.Printf})
+	stop, err := f.answer(c, metrics, ready, log)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	for _, b := range c.Members().Workers() {
-		ready.Workers = append(ready.Workers, b.Worker)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// runGrouped takes part in the group until ctx ends.
+func (f *serverFlags) runGrouped(cmd *cobra.Command, c *coordinator.Coordinator, bars *bars, metrics *serve.Metrics, ready coordinatorReady, log *logger) error {
+	if err := c.Prepare(); err != nil { // before it can be elected
+		return err
+	}
+	bars.finish()
+	metrics.Attach(c)
+	node, err := f.group.open(log.Printf)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	log.Printf("coordinator %s of cluster %s stands by", f.group.id, f.nats.cluster)
+	ready.Leader = f.group.id
+	return c.Serve(cmd.Context(), node, coordinator.GroupOptions{
+		Settings: givenPolicies(cmd.Flags()),
+		Answer: func(term uint64) (stop func(), err error) {
+			ready.Term = term
+			return f.answer(c, metrics, ready, log)
+		},
+	})
+}
+
+// answer begins to answer requests, and says so.
+func (f *serverFlags) answer(c *coordinator.Coordinator, metrics *serve.Metrics, ready coordinatorReady, log *logger) (stop func(), err error) {
+	stop, err = serve.Start(c, serve.Options{Cluster: f.nats.cluster, Version: buildVersion(), Leader: ready.Leader,
+		PrefillChunk: f.coordinator.prefillChunk, Metrics: metrics, Log: log.Printf})
+	if err != nil {
+		return nil, err
+	}
+	if members := c.Members(); members != nil { // else the lead is over already
+		for _, b := range members.Workers() {
+			ready.Workers = append(ready.Workers, b.Worker)
+		}
 	}
 	if f.asJSON {
 		if err := printJSON(os.Stdout, ready); err != nil {
-			return err
+			stop()
+			return nil, err
 		}
 	}
 	log.Printf("ready: %d worker(s)", len(ready.Workers))
-	<-ctx.Done()
-	return context.Cause(ctx)
+	return stop, nil
 }

@@ -55,6 +55,11 @@ func flagProblem(err error) error {
 	return fmt.Errorf("invalid argument %q for %q flag: %s", value.GetValue(), "--"+value.GetFlag().Name, why)
 }
 
+// variable is the environment variable of a flag.
+func variable(flag string) string {
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
 // flagsFromEnvironment sets each flag that the command line left alone from its MOEPOOL_ variable.
 func flagsFromEnvironment(flags *pflag.FlagSet) error {
 	var problem error
