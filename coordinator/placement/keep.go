@@ -47,10 +47,12 @@ func (p *planner) keep(previous *Plan, fresh *planner) bool {
 		}
 	}
 	p.addReplicas()
-	for i, l := range p.layers {
-		l.improve(fresh.layers[i], p.tolerance)
+	for range 2 { // the second time with the replicas that moves made room for
+		for i, l := range p.layers {
+			l.improve(fresh.layers[i], p.tolerance)
+		}
+		p.addReplicas()
 	}
-	p.addReplicas()
 	return true
 }
 

@@ -384,6 +384,9 @@ func TestBalance(t *testing.T) {
 			t.Fatal(err)
 		}
 		workers = changed(t, 1, workers)
+		for i := range workers {
+			workers[i].Capacity = 0
+		}
 		slices.SortFunc(workers, func(a, b Worker) int { return cmp.Compare(a.ID, b.ID) })
 		fresh, kept := newPlanner(m, workers, &o), newPlanner(m, workers, &o)
 		if fresh.placeFresh() != nil || !kept.keep(before, fresh) {

@@ -150,10 +150,10 @@ func newLayer(p *planner, number int) *layer {
 func (l *layer) expert(e int) []load {
 	n := l.copies[e]
 	for len(l.loads[e]) < n {
-		q := l.probability[e] / float64(len(l.loads[e])+1)
+		n := float64(len(l.loads[e]) + 1)
 		loads := make([]load, len(l.p.batches))
 		for b, batch := range l.p.batches {
-			loads[b] = expertLoad(q, batch)
+			loads[b] = load(float64(expertLoad(l.probability[e], batch)) / n)
 		}
 		l.loads[e] = append(l.loads[e], loads)
 	}
