@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -165,8 +166,11 @@ func (a *attempt) take(m *nats.Msg) (*GenerateEvent, error) {
 	if err == nil {
 		err = a.in.decode(&f)
 	}
-	if err != nil {
+	switch {
+	case err != nil && strings.HasPrefix(m.Reply, generateStreams(a.cluster, "")):
 		return nil, fmt.Errorf("the coordinator's answer: %w", err)
+	case err != nil:
+		return nil, nil // no coordinator's: counted
 	}
 	e := f.event
 	if !a.bound {

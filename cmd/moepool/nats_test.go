@@ -119,3 +119,52 @@ func TestNATSConfiguration(t *testing.T) {
 	})
 	ask("after a restart")
 }
+
+// TestNATSRestart: the server is restarted while text is generated. The answer is the undisturbed one, or an error within the deadline; whoever asks
+// afterwards gets the undisturbed one.
+func TestNATSRestart(t *testing.T) {
+	t.Parallel()
+	options := &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, Authorization: "t", MaxPayload: 1 << 20}
+	s := &natsServer{options: options}
+	s.start(t)
+	options.Port = s.running.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { s.stop() })
+	at := []string{"--nats", "nats://" + s.running.Addr().String(), "--token-file", writeFile(t, "t"), "--model", longModel(t)}
+	coordinator := startProcess(t, append([]string{"coordinator", "--json", "--workers", "2", "--http", "none"}, at...)...)
+	all := []*process{coordinator}
+	for _, id := range []string{"left", "right"} {
+		all = append(all, startProcess(t, append([]string{"worker", "--id", id, "--node", "0", "--arena-dir", "none"}, at...)...))
+	}
+	coordinator.awaitOutput(t, &coordinator.stdout, "}")
+	ask := append([]string{"run", "--quiet", "--raw", "--max-tokens", "1500", "--ignore-eos", demoPrompt}, at[:4]...)
+	undisturbed := moepool(t, ask...)
+	for i := range 3 {
+		client := startProcess(t, ask...)
+		waitFor(t, waitLimit, func() (bool, string) {
+			return len(client.stdout.String()) > 20, "text; stderr: " + client.stderr.String()
+		})
+		s.stop()
+		s.start(t)
+		begin := time.Now()
+		code := client.await(t, waitLimit)
+		text := client.stdout.String()
+		t.Logf("restart %d: exit code %d, %d of %d bytes, after %v, stderr %q", i, code, len(text), len(undisturbed), time.Since(begin), client.stderr.String())
+		if code == 0 && text != undisturbed {
+			t.Errorf("%q, undisturbed %q", text, undisturbed)
+		}
+		if code != 0 && (code != exitFailure || !strings.HasPrefix(undisturbed, strings.TrimSuffix(text, "\n"))) {
+			t.Errorf("exit code %d, %q is no beginning of the undisturbed text", code, text)
+		}
+		waitFor(t, waitLimit, func() (bool, string) {
+			again := startProcess(t, ask...)
+			return again.await(t, waitLimit) == 0 && again.stdout.String() == undisturbed, "the undisturbed text after a restart; stderr: " + again.stderr.String()
+		})
+	}
+	for _, p := range all {
+		select {
+		case <-p.ended:
+			t.Errorf("%v ended: %s", p.Args[1:], p.stderr.String())
+		default:
+		}
+	}
+}
