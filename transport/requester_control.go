@@ -149,7 +149,7 @@ func (r *Requester) SubscribeBeats(f func(*Beat)) (stop func(), err error) {
 func beat(in *receiver, m *nats.Msg) *Beat {
 	worker := lastToken(m.Subject)
 	k, err := in.frame(m.Subject, m.Data)
-	if v, ok := err.(*versionError); ok && ValidName(worker) {
+	if v, ok := err.(*versionError); ok && k == kindBeat && ValidName(worker) {
 		return &Beat{Worker: worker, Identity: Identity{Protocol: int(v.theirs)}}
 	}
 	if err != nil || k == 0 {

@@ -212,14 +212,14 @@ type natsFlags struct {
 const tokenVariable = "MOEPOOL_NATS_TOKEN"
 
 func (f *natsFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.url, "nats", "", "URL of a NATS server, or a comma-separated list (default: an embedded server)")
+	flags.StringVar(&f.url, "nats", "", "URL of a NATS server, or a comma-separated list; schemes nats, tls, ws, wss (default: an embedded server)")
 	flags.StringVar(&f.cluster, "cluster", transport.DefaultCluster, "name that separates moepool clusters on one NATS")
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the NATS token (or the token itself in "+tokenVariable+")")
-	flags.StringVar(&f.creds, "nats-creds", "", "NATS credentials file")
-	flags.StringVar(&f.nkey, "nats-nkey", "", "file with an nkey seed")
-	flags.StringVar(&f.ca, "nats-ca", "", "CA certificate of the NATS server (PEM)")
-	flags.StringVar(&f.cert, "nats-cert", "", "TLS client certificate (PEM)")
-	flags.StringVar(&f.key, "nats-key", "", "TLS client key (PEM)")
+	flags.StringVar(&f.creds, "nats-creds", "", "NATS credentials file: JWT and seed of a user")
+	flags.StringVar(&f.nkey, "nats-nkey", "", "file with the seed of a user's nkey (see docs/nats.md)")
+	flags.StringVar(&f.ca, "nats-ca", "", "CA certificate of the NATS servers (PEM); with it only TLS is spoken")
+	flags.StringVar(&f.cert, "nats-cert", "", "TLS client certificate (PEM), where the server asks for one")
+	flags.StringVar(&f.key, "nats-key", "", "key of --nats-cert (PEM)")
 }
 
 func (f *natsFlags) token() (string, error) {

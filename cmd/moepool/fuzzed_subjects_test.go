@@ -54,7 +54,7 @@ func (v *vandal) see(m *nats.Msg) {
 	v.subjects[strings.Join(append(strings.Split(m.Subject, "."), "")[:min(3, strings.Count(m.Subject, ".")+1)], ".")]++
 	for _, s := range []string{m.Subject, rarelyUsed[v.random.IntN(len(rarelyUsed))]} {
 		reply := []string{"", v.inbox}[v.random.IntN(2)]
-		_ = v.conn.PublishRequest(s, reply, v.broken(s, m.Data)) // fails only when the test has ended
+		_ = v.conn.PublishRequest(s, reply, v.broken(m.Data)) // fails only when the test has ended
 		v.sent.Add(1)
 	}
 }
@@ -67,7 +67,7 @@ var rarelyUsed = []string{
 }
 
 // broken gives noise, or a frame with its head right and the rest not.
-func (v *vandal) broken(subject string, frame []byte) []byte {
+func (v *vandal) broken(frame []byte) []byte {
 	noise := make([]byte, 1+v.random.IntN(300))
 	for i := range noise {
 		noise[i] = byte(v.random.Uint32())
@@ -75,18 +75,14 @@ func (v *vandal) broken(subject string, frame []byte) []byte {
 	if len(frame) < 4 {
 		return noise
 	}
-	kinds := 5
-	if strings.Contains(subject, ".beat.") {
-		kinds = 4 // a beat in another version is no broken one: that worker is refused
-	}
-	switch v.random.IntN(kinds) {
+	switch v.random.IntN(5) {
 	case 0:
 		return noise
 	case 1: // cut
 		return frame[:v.random.IntN(len(frame))]
 	case 2: // too long
 		return append(append([]byte{}, frame...), noise...)
-	case 4: // another version
+	case 3: // another version
 		return append([]byte{0x93, transport.ProtocolVersion + 1}, frame[2:]...)
 	}
 	return append(append([]byte{}, frame[:3]...), 0xdd, 0xff, 0xff, 0xff, 0xff) // an array of four billion

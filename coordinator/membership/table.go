@@ -95,6 +95,9 @@ func (t *table) beat(b *transport.Beat) []action {
 // accept takes what a beat says of its worker. news: decisions depend on it.
 func (t *table) accept(b *transport.Beat) (out []action, news bool) {
 	if why := t.identity.Mismatch("coordinator", b.Identity, "worker "+b.Worker); why != "" {
+		if m := t.members[b.Worker]; b.Instance == "" && m != nil && m.lost == "" {
+			return nil, false // another version's beat names no instance: the refusal would reach the id's living holder
+		}
 		out := t.refuse(b, why)
 		if out != nil {
 			t.failures[b.Worker] = "refused: " + why

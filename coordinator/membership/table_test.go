@@ -205,6 +205,9 @@ func TestMismatchIsRefused(t *testing.T) {
 	// The transport shows a worker of another protocol version by its id and version only.
 	s.expect(s.beat(&transport.Beat{Worker: "w5", Identity: transport.Identity{Protocol: 9}}),
 		"refuse w5/ protocol: coordinator 1 (build v1), worker w5 9")
+	// Such a beat, or noise that looks like it, can't have the living holder of an id refused.
+	s.expect(s.beat(idle("w6", "i6")), "address w6/i6", "log w6/i6 registered (h, node 0, pid 10)")
+	s.expect(s.beat(&transport.Beat{Worker: "w6", Identity: transport.Identity{Protocol: 9}}))
 	// Restarted with the right options it is welcome, and the failure is forgotten.
 	s.expect(s.beat(idle("w0", "i2")), "address w0/i2", "log w0/i2 registered (h, node 0, pid 10)")
 	if s.failures["w0"] != "" {
