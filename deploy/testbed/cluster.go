@@ -7,12 +7,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
 const (
 	natsPort    = ":4222"
 	metricsPort = ":9464"
+	raftPort    = ":7000"
 	stopLimit   = 5 * time.Second
 )
 
@@ -23,12 +25,12 @@ type Seat struct {
 	NATS string // address of the server, or of the proxy in front of it
 }
 
-// Cluster is a NATS server and a coordinator on h1, and workers.
+// Cluster is a NATS server on h1, a coordinator there or a group of three on h1, h2 and h3, and workers.
 type Cluster struct {
-	Network     *Network
-	NATS        *Process
-	Coordinator *Process
-	Workers     map[string]*Process
+	Network      *Network
+	NATS         *Process
+	Coordinators map[string]*Process // by host
+	Workers      map[string]*Process
 
 	binary, dir, token string
 }
@@ -40,12 +42,13 @@ type Options struct {
 	NATSServer  string // nats-server
 	Dir         string // for settings, caches and arenas; a folder for each host
 	Seats       []Seat
-	Coordinator []string // further arguments of the coordinator
+	Group       bool     // three coordinators
+	Coordinator []string // further arguments of coordinators
 }
 
 // StartCluster starts it and waits until it answers; the caller calls Stop in any case.
 func StartCluster(o Options) (c *Cluster, err error) {
-	c = &Cluster{Network: o.Network, Workers: map[string]*Process{}, binary: o.Binary, dir: o.Dir, token: filepath.Join(o.Dir, "token")}
+	c = &Cluster{Network: o.Network, Workers: map[string]*Process{}, Coordinators: map[string]*Process{}, binary: o.Binary, dir: o.Dir, token: filepath.Join(o.Dir, "token")}
 	if err := os.WriteFile(c.token, []byte("testbed-secret\n"), 0o600); err != nil {
 		return c, err
 	}
@@ -57,12 +60,26 @@ func StartCluster(o Options) (c *Cluster, err error) {
 	if c.NATS, err = c.start("nats", "h1", o.NATSServer, "--config", settings); err != nil {
 		return c, err
 	}
-	arguments := append([]string{
-		"coordinator", "--nats", "nats://" + c.natsAddress(), "--token-file", c.token, "--workers", strconv.Itoa(len(o.Seats)),
-		"--http", o.Network.Address("h1") + metricsPort, "--coordinator-threads", "1",
-	}, o.Coordinator...)
-	if c.Coordinator, err = c.start("coordinator", "h1", append([]string{o.Binary}, arguments...)...); err != nil {
-		return c, err
+	hosts := []string{"h1"}
+	if o.Group {
+		hosts = []string{"h1", "h2", "h3"}
+		if out, err := c.command("h1", o.Binary, "coordinator", "certificates", c.certificates(), "--raft-peers", c.peers(hosts)).CombinedOutput(); err != nil {
+			return c, fmt.Errorf("certificates: %w: %s", err, out)
+		}
+	}
+	for _, host := range hosts {
+		arguments := append([]string{
+			o.Binary, "coordinator", "--nats", "nats://" + c.natsAddress(), "--token-file", c.token, "--workers", strconv.Itoa(len(o.Seats)),
+			"--http", c.metricsAddress(host), "--coordinator-threads", "1",
+		}, o.Coordinator...)
+		if o.Group {
+			file := filepath.Join(c.certificates(), host)
+			arguments = append(arguments, "--raft-dir", filepath.Join(o.Dir, host, "raft"), "--raft-id", host, "--raft-peers", c.peers(hosts),
+				"--raft-ca", filepath.Join(c.certificates(), "ca.pem"), "--raft-cert", file+".pem", "--raft-key", file+"-key.pem")
+		}
+		if c.Coordinators[host], err = c.start("coordinator on "+host, host, arguments...); err != nil {
+			return c, err
+		}
 	}
 	for _, s := range o.Seats {
 		if err := c.Join(s); err != nil {
@@ -74,8 +91,29 @@ func StartCluster(o Options) (c *Cluster, err error) {
 
 func (c *Cluster) natsAddress() string { return c.Network.Address("h1") + natsPort }
 
-// MetricsAddress is where the coordinator serves /metrics.
-func (c *Cluster) MetricsAddress() string { return c.Network.Address("h1") + metricsPort }
+// metricsAddress is where the coordinator of a host serves /metrics.
+func (c *Cluster) metricsAddress(host string) string { return c.Network.Address(host) + metricsPort }
+
+func (c *Cluster) certificates() string { return filepath.Join(c.dir, "certificates") }
+
+// peers are the coordinators of these hosts, as --raft-peers wants them.
+func (c *Cluster) peers(hosts []string) string {
+	list := make([]string, len(hosts))
+	for i, host := range hosts {
+		list[i] = host + "=" + c.Network.Address(host) + raftPort
+	}
+	return strings.Join(list, ",")
+}
+
+// Leader is the host of the coordinator that follows the workers; "" if there is none.
+func (c *Cluster) Leader() string {
+	for host := range c.Coordinators {
+		if leads(c.metricsAddress(host)) {
+			return host
+		}
+	}
+	return ""
+}
 
 // Join starts a worker.
 func (c *Cluster) Join(s Seat) error {
@@ -101,14 +139,14 @@ func (c *Cluster) command(host string, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// waitReady waits until the coordinator says at /readyz that all workers are ready.
+// waitReady waits until a coordinator leads and all its workers are ready.
 func (c *Cluster) waitReady(limit time.Duration) error {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if ready(c.MetricsAddress()) {
+		if c.Leader() != "" {
 			return nil
 		}
 	}
-	return errors.New("the coordinator is not ready: " + c.Logs())
+	return errors.New("no coordinator is ready: " + c.Logs())
 }
 
 // Answer is what `moepool run --json` prints, as far as it is compared.
@@ -158,18 +196,19 @@ func (c *Cluster) processes() (all []*Process) {
 	for _, p := range c.Workers {
 		all = append(all, p)
 	}
-	for _, p := range []*Process{c.Coordinator, c.NATS} {
-		if p != nil {
-			all = append(all, p)
-		}
+	for _, p := range c.Coordinators {
+		all = append(all, p)
+	}
+	if c.NATS != nil {
+		all = append(all, c.NATS)
 	}
 	return all
 }
 
-// Stop ends everything: the coordinator first, so that workers need not drain.
+// Stop ends everything: the coordinators first, so that workers need not drain.
 func (c *Cluster) Stop() {
-	if c.Coordinator != nil {
-		c.Coordinator.Stop(stopLimit)
+	for _, p := range c.Coordinators {
+		p.Stop(stopLimit)
 	}
 	for _, p := range c.Workers {
 		p.Stop(stopLimit)

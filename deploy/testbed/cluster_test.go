@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -23,7 +24,7 @@ type bed struct {
 }
 
 // start makes a cluster with a worker on each of the hosts, each behind a proxy of its own, and stops it at the end.
-func start(t *testing.T, hosts []string, coordinator ...string) *bed {
+func start(t *testing.T, hosts []string, options ...func(*Options)) *bed {
 	t.Helper()
 	network, binary, natsServer, ok := Here()
 	if !ok {
@@ -33,7 +34,10 @@ func start(t *testing.T, hosts []string, coordinator ...string) *bed {
 		t.Skip("SKIPPED: no testbed here; as root, .ci/testbed makes one and runs these tests")
 	}
 	b := &bed{proxies: map[string]*Proxy{}}
-	o := Options{Network: network, Binary: binary, NATSServer: natsServer, Dir: t.TempDir(), Coordinator: coordinator}
+	o := Options{Network: network, Binary: binary, NATSServer: natsServer, Dir: t.TempDir()}
+	for _, set := range options {
+		set(&o)
+	}
 	for _, host := range hosts {
 		p, err := StartProxy(host, network.Address("h1")+natsPort)
 		if err != nil {
@@ -101,21 +105,26 @@ func (b *bed) during(t *testing.T, faults func() error) {
 	t.Logf("%d tokens in %.1f s, longest silence %.2f s", tokens, a.Took.Seconds(), a.Silence.Seconds())
 }
 
-// computed waits until the workers have computed n more requests: n = layers · workers is about one token.
+// computed waits until the workers have computed n more requests: n = layers · workers is about one token. A coordinator that begins to lead
+// counts from 0.
 func (b *bed) computed(n int) error {
-	first := -1.0
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		m, err := Scrape(b.MetricsAddress())
+	first, leader := 0.0, ""
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		host := b.Leader()
+		if host == "" {
+			continue
+		}
+		m, err := Scrape(b.metricsAddress(host))
 		if err != nil {
-			return err
+			continue // it has just been killed
 		}
 		sum := m.Sum("moepool_worker_requests_total")
-		if first < 0 {
-			first = sum
+		if host != leader || sum < first {
+			first, leader = sum, host
 		}
 		if sum >= first+float64(n) {
 			return nil
 		}
 	}
-	return os.ErrDeadlineExceeded
+	return fmt.Errorf("the workers did not compute %d requests within 30 s", n)
 }

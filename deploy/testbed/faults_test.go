@@ -93,3 +93,67 @@ func TestStalls(t *testing.T) {
 		return errors.Join(err, b.Workers["worker-h4"].Signal(syscall.SIGCONT))
 	})
 }
+
+// group makes three coordinators.
+func group(o *Options) { o.Group = true }
+
+// The coordinator that leads is killed twice; another one leads on, and the client's text goes on.
+func TestKilledLeaders(t *testing.T) {
+	b := start(t, []string{"h2", "h3", "h4"}, group)
+	b.during(t, func() error {
+		for range 2 {
+			if err := b.computed(2 * tenth); err != nil {
+				return err
+			}
+			host := b.Leader()
+			if host == "" {
+				return errors.New("nobody leads")
+			}
+			if err := b.Coordinators[host].Signal(syscall.SIGKILL); err != nil {
+				return err
+			}
+			if err := b.otherLeader(host); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// otherLeader waits until a coordinator leads after that of host was killed.
+func (b *bed) otherLeader(host string) error {
+	begin := time.Now()
+	starts := b.Coordinators[host].Starts()
+	for time.Since(begin) < 20*time.Second {
+		if now := b.Leader(); now != "" && (now != host || b.Coordinators[host].Starts() > starts) {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return errors.New("nobody leads after " + host + " was killed")
+}
+
+// The host of the leader loses its link for good; the majority goes on.
+func TestPartitionedLeader(t *testing.T) {
+	b := start(t, []string{"h4"}, group)
+	if b.Leader() == "h1" { // NATS is there
+		if err := b.Coordinators["h1"].Signal(syscall.SIGTERM); err != nil { // hands the leadership over
+			t.Fatal(err)
+		}
+		if err := b.otherLeader("h1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := ""
+	b.during(t, func() error {
+		if err := b.computed(2 * tenth / 3); err != nil {
+			return err
+		}
+		cut = b.Leader()
+		return b.Network.Cut(cut)
+	})
+	if err := b.Network.Heal(cut); err != nil {
+		t.Fatal(err)
+	}
+	b.generate(t)
+}

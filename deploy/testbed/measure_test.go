@@ -16,7 +16,7 @@ func TestMeasure(t *testing.T) {
 	t.Logf("%8s %12s %12s %10s %10s %8s", "delay", "sent/token", "back/token", "p50 ms", "p99 ms", "tokens/s")
 	for _, delay := range delays {
 		b.slow(t, delay)
-		before, err := Scrape(b.MetricsAddress())
+		before, err := Scrape(b.metricsAddress("h1"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +30,7 @@ func TestMeasure(t *testing.T) {
 		receivedAfter, sentAfter := b.bytes(t)
 		time.Sleep(took) // beats and the metrics' own traffic, in the same time
 		receivedIdle, sentIdle := b.bytes(t)
-		after, err := Scrape(b.MetricsAddress())
+		after, err := Scrape(b.metricsAddress("h1"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -122,13 +123,17 @@ func (d Distribution) Quantile(q float64) float64 {
 	return math.NaN()
 }
 
-// ready says whether a coordinator answers 200 at /readyz.
-func ready(address string) bool {
+// leads says whether a coordinator answers at /readyz that its workers are ready; those of a standby are none.
+func leads(address string) bool {
 	client := http.Client{Timeout: time.Second}
 	response, err := client.Get("http://" + address + "/readyz")
 	if err != nil {
 		return false
 	}
-	response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	defer response.Body.Close()
+	var answer struct {
+		Ready   bool              `json:"ready"`
+		Workers map[string]string `json:"workers"`
+	}
+	return json.NewDecoder(response.Body).Decode(&answer) == nil && answer.Ready && len(answer.Workers) > 0
 }
