@@ -112,6 +112,8 @@ type fakeWorker struct {
 	assigns []*transport.Assign
 	refused []string
 	hold    bool // stays loading
+	told    uint64
+	drained bool
 	deny    *transport.RemoteError
 	lane    func(*transport.LaneOffer) // not nil: offers a local lane, which this changes on its way into the beats
 	work    func(*transport.Work) *transport.Result
@@ -172,6 +174,9 @@ func (w *fakeWorker) Assign(_ context.Context, m *transport.Assign) error {
 	if w.deny != nil {
 		return w.deny
 	}
+	if w.beat.Coordinator != m.Coordinator || w.beat.Term != m.Term {
+		w.beat.Serves = nil
+	}
 	w.assigns = append(w.assigns, m)
 	w.beat.Coordinator, w.beat.Epoch, w.beat.Term, w.beat.TotalBytes = m.Coordinator, m.Epoch, m.Term, 100
 	w.beat.State, w.beat.LoadedBytes = transport.StateLoading, 50
@@ -183,7 +188,11 @@ func (w *fakeWorker) Assign(_ context.Context, m *transport.Assign) error {
 
 // load finishes loading; everything that is owned is resident.
 func (w *fakeWorker) load() {
-	w.beat.State, w.beat.LoadedBytes, w.beat.Serves = transport.StateReady, 100, []uint64{w.beat.Epoch}
+	w.beat.State, w.beat.LoadedBytes = transport.StateReady, 100
+	if !slices.Contains(w.beat.Serves, w.beat.Epoch) {
+		w.beat.Serves = append(slices.Clone(w.beat.Serves), w.beat.Epoch)
+	}
+	w.beat.Resident = nil
 	for _, l := range w.assigns[len(w.assigns)-1].Layers {
 		bits := make([]byte, 1)
 		for _, part := range l.Parts {
@@ -200,7 +209,15 @@ func (w *fakeWorker) free() {
 	w.beat.Coordinator, w.beat.Epoch, w.beat.Term, w.beat.State, w.beat.Serves = "", 0, 0, transport.StateIdle, nil
 }
 
-func (w *fakeWorker) CoordinatorBeat(*transport.CoordinatorBeat) {}
+// CoordinatorBeat gives back what is not needed any more.
+func (w *fakeWorker) CoordinatorBeat(b *transport.CoordinatorBeat) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b.Instance == w.beat.Coordinator && b.Term == w.beat.Term && w.told != b.Epoch {
+		w.told = b.Epoch
+		w.beat.Serves = slices.DeleteFunc(slices.Clone(w.beat.Serves), func(epoch uint64) bool { return epoch < b.Epoch })
+	}
+}
 
 func (w *fakeWorker) Refused(reason string) {
 	w.mu.Lock()
@@ -208,7 +225,19 @@ func (w *fakeWorker) Refused(reason string) {
 	w.refused = append(w.refused, reason)
 }
 
-func (w *fakeWorker) Drain() {}
+// Drain lets the worker go: its beats say so from now on.
+func (w *fakeWorker) Drain() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drained, w.beat.State, w.beat.Serves = true, transport.StateDraining, nil
+}
+
+// look gives the present beat, the epoch that is active by the coordinator's beats, and whether the worker was told to leave.
+func (w *fakeWorker) look() (beat transport.Beat, active uint64, drained bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.beat, w.told, w.drained
+}
 
 func (w *fakeWorker) toldRefusal(reason string) bool {
 	w.mu.Lock()
