@@ -46,6 +46,7 @@ type office struct {
 	leave      context.CancelCauseFunc
 	members    *membership.Members
 	dispatcher *dispatch.Dispatcher
+	routing    observer
 }
 
 // Lead follows the workers and returns when they are ready; from then on requests are answered, until Resign. After an error, too, Resign
@@ -165,11 +166,15 @@ func (c *Coordinator) leading(ctx context.Context) (_ context.Context, stop func
 type leaderExperts struct{ coordinator *Coordinator }
 
 func (e leaderExperts) Compute(ctx context.Context, call *engine.ExpertCall) (engine.ExpertStats, error) {
-	d := e.coordinator.Dispatcher()
-	if d == nil {
+	held := e.coordinator.office.Load()
+	if held == nil {
 		return engine.ExpertStats{}, e.coordinator.notLeading()
 	}
-	return d.Compute(ctx, call)
+	stats, err := held.dispatcher.Compute(ctx, call)
+	if err == nil {
+		held.routing.observe(held.members, call, e.coordinator.Checkpoint.Config().Experts)
+	}
+	return stats, err
 }
 
 func (e leaderExperts) Snapshot() engine.Residency {

@@ -84,6 +84,9 @@ func (m *Members) Rebalance(counts map[int][]float64) (err error) {
 // Observe notes how many rows of a step were routed to each expert of a layer: rows[expert]. It is not kept.
 func (m *Members) Observe(layer int, rows []uint32) { m.routing.observe(layer, rows) }
 
+// Routed gives what Observe was told, the older the less of it: layer → expert → rows; nil if it was told nothing.
+func (m *Members) Routed() map[int][]float64 { return m.routing.snapshot() }
+
 // Computed notes that these expert parts of a layer are in memory now.
 func (m *Members) Computed(layer int, parts []uint32) {
 	m.mu.Lock()
