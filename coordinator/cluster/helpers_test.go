@@ -12,12 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/moepool/moepool/coordinator/placement"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
 	testDeadline  = 60 * time.Second
@@ -25,9 +21,13 @@ const (
 )
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
+	ctx, cancel := contextWithDeadline()
 	t.Cleanup(cancel)
 	return ctx
+}
+
+func contextWithDeadline() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), testDeadline)
 }
 
 func waitFor(t testing.TB, what string, condition func() bool) {
