@@ -71,7 +71,7 @@ func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
 	held.members, err = membership.New(held.ctx, membership.Options{
 		Requester: c.requester, Instance: nuid.Next(), Identity: c.Identity, InMemory: o.InMemory, Tolerant: o.Tolerant, Lane: o.Lane,
 		Model: PlacementModel(c.Checkpoint.Config(), o.ExpertFormat, o.Parts), Term: l.Term, Log: o.Log,
-		Initial: l.Initial, Commit: l.Commit, Draining: l.Draining, Placement: placement.Options{Replicas: o.Replicas},
+		Initial: l.Initial, Commit: l.Commit, Draining: l.Draining, Placement: placement.Options{Replicas: policies.replicas},
 	})
 	if err != nil {
 		return err

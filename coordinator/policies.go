@@ -17,11 +17,12 @@ const (
 	policyBudgetRescue    = "budget-rescue"
 	policyOnMissing       = "on-missing"
 	policyMissingDeadline = "missing-deadline"
+	policyReplicas        = "replicas"
 )
 
 // Policies are the names of the policy flags.
 func Policies() []string {
-	return []string{policyBudget, policyBudgetPrefill, policyBudgetRescue, policyOnMissing, policyMissingDeadline}
+	return []string{policyBudget, policyBudgetPrefill, policyBudgetRescue, policyOnMissing, policyMissingDeadline, policyReplicas}
 }
 
 // policies are those that count at present.
@@ -29,6 +30,7 @@ type policies struct {
 	budget    budget.Policy
 	onMissing dispatch.OnMissing
 	missing   time.Duration // 0: dispatch's default
+	replicas  int
 }
 
 func (p *policies) String() string {
@@ -36,12 +38,15 @@ func (p *policies) String() string {
 	if missing == 0 {
 		missing = dispatch.DefaultMissing
 	}
-	return fmt.Sprintf("--%s %s --%s=%t --%s=%t --%s %s --%s %s", policyBudget, p.budget, policyBudgetPrefill, p.budget.Prefill,
-		policyBudgetRescue, p.budget.Rescue, policyOnMissing, p.onMissing, policyMissingDeadline, missing)
+	return fmt.Sprintf("--%s %s --%s=%t --%s=%t --%s %s --%s %s --%s %d", policyBudget, p.budget, policyBudgetPrefill, p.budget.Prefill,
+		policyBudgetRescue, p.budget.Rescue, policyOnMissing, p.onMissing, policyMissingDeadline, missing,
+		policyReplicas, max(p.replicas, 1))
 }
 
 // own are those of the coordinator's options.
-func (o *Options) policies() *policies { return &policies{o.Budget, o.OnMissing, o.Missing} }
+func (o *Options) policies() *policies {
+	return &policies{o.Budget, o.OnMissing, o.Missing, o.Replicas}
+}
 
 // Budget is the expert budget of requests that bring none.
 func (c *Coordinator) Budget() budget.Policy { return c.policies.Load().budget }
@@ -69,6 +74,8 @@ func (c *Coordinator) adopt(settings map[string]string) error {
 			p.onMissing, err = dispatch.ParseOnMissing(value)
 		case policyMissingDeadline:
 			p.missing, err = time.ParseDuration(value)
+		case policyReplicas:
+			p.replicas, err = strconv.Atoi(value)
 		}
 		if err != nil {
 			return fmt.Errorf("the group's --%s is %q: %w", name, value, err)

@@ -22,10 +22,10 @@ func TestAdopt(t *testing.T) {
 		settings map[string]string
 		want     policies
 	}{
-		{nil, policies{budget.Policy{Count: 4, Rescue: true}, dispatch.WaitMissing, time.Second}},
+		{nil, policies{budget.Policy{Count: 4, Rescue: true}, dispatch.WaitMissing, time.Second, 0}},
 		{map[string]string{"expert-budget": "off", "budget-prefill": "true", "on-missing": "drop", "of-the-future": "x"},
-			policies{budget.Policy{Prefill: true, Rescue: true}, dispatch.DropMissing, time.Second}},
-		{map[string]string{"budget-rescue": "false", "missing-deadline": "2s"}, policies{budget.Policy{Count: 4}, dispatch.WaitMissing, 2 * time.Second}},
+			policies{budget.Policy{Prefill: true, Rescue: true}, dispatch.DropMissing, time.Second, 0}},
+		{map[string]string{"budget-rescue": "false", "missing-deadline": "2s", "replicas": "2"}, policies{budget.Policy{Count: 4}, dispatch.WaitMissing, 2 * time.Second, 2}},
 	} {
 		if err := c.adopt(s.settings); err != nil || *c.policies.Load() != s.want {
 			t.Errorf("%v: %v, %v, want %v", s.settings, err, c.policies.Load(), &s.want)

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand"
@@ -101,7 +102,13 @@ func TestKilledAtAnyMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := exec.Command(self)
-		p.Env, p.Stderr = append(os.Environ(), childVariable+"="+string(options)), os.Stderr
+		stderr := &bytes.Buffer{}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(stderr)
+			}
+		})
+		p.Env, p.Stderr = append(os.Environ(), childVariable+"="+string(options)), stderr
 		out, err := p.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -124,12 +131,12 @@ func TestKilledAtAnyMoment(t *testing.T) {
 		_ = running[id].Wait() // killed
 		delete(running, id)
 	}
-	t.Cleanup(func() {
+	defer func() {
 		for id := range running {
 			kill(id)
 		}
 		reading.Wait()
-	})
+	}()
 	for _, p := range g.peers {
 		start(p.ID)
 	}
