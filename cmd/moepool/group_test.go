@@ -5,9 +5,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ type coordinators struct {
 	dirs      string
 	arguments []string
 	processes map[string]*process
+	urls      map[string]string // of NATS for each; default: the server's
 }
 
 // newCoordinators prepares a group a, b, c.
@@ -44,8 +47,11 @@ func newCoordinators(t testing.TB, arguments ...string) *coordinators {
 
 func (g *coordinators) start(ids ...string) {
 	for _, id := range ids {
-		files := group.CertificateFiles(g.certs, id)
-		g.processes[id] = startProcess(g.t, append([]string{"coordinator", "--nats", g.server.URL(), "--token-file", g.token, "--http", "none", "--json",
+		files, url := group.CertificateFiles(g.certs, id), g.server.URL()
+		if g.urls[id] != "" {
+			url = g.urls[id]
+		}
+		g.processes[id] = startProcess(g.t, append([]string{"coordinator", "--nats", url, "--token-file", g.token, "--http", "none", "--json",
 			"--raft-dir", filepath.Join(g.dirs, id), "--raft-id", id, "--raft-peers", g.peers,
 			"--raft-ca", files.CA, "--raft-cert", files.Cert, "--raft-key", files.Key}, g.arguments...)...)
 	}
@@ -227,4 +233,139 @@ func TestGroupPolicies(t *testing.T) {
 	if !slices.Equal(with.Tokens, alone.Tokens) || !slices.Equal(without.Tokens, alone.Tokens) {
 		t.Errorf("%q, then %q, alone %q", with.Text, without.Text, alone.Text)
 	}
+}
+
+// A leader that is frozen for a while loses its lead; when it goes on, it finds out before it does any harm. The answer that it had begun is
+// continued by the next one.
+func TestGroupFrozenLeader(t *testing.T) {
+	t.Parallel()
+	model := longModel(t)
+	sampling := []string{"--raw", "--ignore-eos", "--max-tokens", "3000", "--temperature", "0.8", "--seed", "8"}
+	alone := runJSON(t, append([]string{"--model", model, "--arena-dir", "none", demoPrompt}, sampling...)...)
+	g := newCoordinators(t, "--model", model)
+	g.start("a", "b", "c")
+	g.worker("w0", "--model", model)
+	frozen, term := g.leader(0)
+	p := startProcess(t, append([]string{"run", "--nats", g.server.URL(), "--token-file", g.token, "--quiet", demoPrompt}, sampling...)...)
+	waitFor(t, waitLimit, func() (bool, string) {
+		return len(p.stdout.String()) > 100, "text of a long answer; stderr: " + p.stderr.String()
+	})
+	signalProcess(t, g.processes[frozen].Process.Pid, syscall.SIGSTOP)
+	_, term = g.leader(term)
+	signalProcess(t, g.processes[frozen].Process.Pid, syscall.SIGCONT)
+	g.processes[frozen].awaitOutput(t, &g.processes[frozen].stderr, "leads no more")
+	if code := p.await(t, waitLimit); code != 0 {
+		t.Fatalf("exit code %d: %s", code, p.stderr.String())
+	}
+	if got := strings.TrimSuffix(p.stdout.String(), "\n"); got != strings.TrimSuffix(alone.Text, "\n") {
+		t.Errorf("%d bytes of text, alone %d; they differ", len(got), len(alone.Text))
+	}
+	if led := g.processes[frozen].led(); led[len(led)-1].Term > term {
+		t.Errorf("%s leads again: %v", frozen, led)
+	}
+}
+
+// A leader that reaches the other coordinators, but not NATS, hands the lead over.
+func TestGroupLeaderWithoutNATS(t *testing.T) {
+	t.Parallel()
+	g := newCoordinators(t)
+	g.urls = map[string]string{}
+	between := map[string]*relay{}
+	for _, id := range []string{"a", "b", "c"} {
+		between[id] = newRelay(t, strings.TrimPrefix(g.server.URL(), "nats://"))
+		g.urls[id] = "nats://" + between[id].listener.Addr().String()
+	}
+	g.start("a", "b", "c")
+	g.worker("w0")
+	cut, term := g.leader(0)
+	before := g.ask()
+	between[cut].cut()
+	if next, _ := g.leader(term); next == cut {
+		t.Fatalf("%s leads again", cut)
+	}
+	if after := g.ask(); !slices.Equal(before.Tokens, after.Tokens) {
+		t.Errorf("%q, then %q", before.Text, after.Text)
+	}
+	if stderr := g.processes[cut].stderr.String(); !strings.Contains(stderr, "another coordinator shall lead") {
+		t.Error(stderr)
+	}
+}
+
+// relay passes TCP connections on until it is cut; then it takes none and passes nothing on any more, as a network does that is partitioned.
+type relay struct {
+	listener net.Listener
+	done     sync.WaitGroup
+
+	mu    sync.Mutex
+	conns []net.Conn
+	off   bool
+}
+
+func newRelay(t testing.TB, to string) *relay {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{listener: l}
+	r.done.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil || !r.add(near, far) {
+				near.Close()
+				continue
+			}
+			r.pass(near, far)
+			r.pass(far, near)
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		r.mu.Lock()
+		for _, c := range r.conns {
+			c.Close()
+		}
+		r.mu.Unlock()
+		r.done.Wait()
+	})
+	return r
+}
+
+func (r *relay) add(conns ...net.Conn) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns = append(r.conns, conns...)
+	return !r.off
+}
+
+func (r *relay) pass(from, to net.Conn) {
+	r.done.Go(func() {
+		for buf := make([]byte, 64<<10); ; {
+			n, err := from.Read(buf)
+			r.mu.Lock()
+			off := r.off
+			r.mu.Unlock()
+			if err != nil {
+				to.Close()
+				return
+			}
+			if off {
+				continue
+			}
+			if _, err := to.Write(buf[:n]); err != nil {
+				from.Close()
+				return
+			}
+		}
+	})
+}
+
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.off = true
 }
