@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -16,9 +17,30 @@ func BenchmarkCompute(b *testing.B) {
 			counts[layer] = append(counts[layer], 1e4/math.Sqrt(float64((e*89+layer*31)%256+1)))
 		}
 	}
+	pairs := map[int][]float64{}
+	for layer, n := range counts {
+		pairs[layer] = make([]float64, m.Experts*m.Experts)
+		for i := range pairs[layer] {
+			a, b := i/m.Experts, i%m.Experts
+			pairs[layer][i] = min(n[a], n[b]) * float64((a*b*31+a+b)%100) / 1000
+		}
+	}
 	var workers []Worker
 	for i := range 64 {
 		workers = append(workers, Worker{ID: fmt.Sprintf("w%02d", i), Host: fmt.Sprint("h", i/2), Node: i % 2, Capacity: 12 << 30})
+	}
+	for _, few := range []int{2, 64} {
+		b.Run(fmt.Sprintf("pairs/workers=%d", few), func(b *testing.B) {
+			some := slices.Clone(workers[:few])
+			for i := range some {
+				some[i].Capacity = 0
+			}
+			for b.Loop() {
+				if _, err := Compute(1, m, some, Options{Counts: counts, Pairs: pairs}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 	for _, replicas := range []int{1, 2} {
 		o := Options{Counts: counts, Replicas: replicas}

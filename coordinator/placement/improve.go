@@ -8,6 +8,7 @@ import (
 const (
 	leastGain = 1e-3 // of the penalty, for a part that moves
 	targets   = 3    // least loaded workers that are tried
+	maxTrials = 30000
 )
 
 // move gives owner number at of an item to another worker.
@@ -22,7 +23,7 @@ type move struct {
 func (l *layer) improve(fresh *layer, tolerance float64) {
 	full := make([]bool, len(l.p.workers)) // nothing can be given to
 	// Each step lowers the sum of penalties, so there is an end; the bound is for time.
-	for step := 0; step < len(l.owners)+len(l.p.workers); step++ {
+	for step := 0; step < len(l.owners)+len(l.p.workers) && l.trials < maxTrials; step++ {
 		if fresh == nil || l.slowestWorker() > (1+tolerance)*fresh.slowestWorker() {
 			if !l.improveOnce(l.leastPenalties(targets)) {
 				return
@@ -68,27 +69,43 @@ func (l *layer) improveOnce(others []int) bool {
 			search.between(worst, w)
 		}
 	}
-	if search.best == nil {
+	l.trials += search.trials
+	if len(search.best) == 0 {
 		return false
 	}
 	l.apply(search.best)
 	return true
 }
 
-// apply makes moves; false and nothing done if one of them can't be: a worker has the part already or no memory for it, or two owners that were on two
-// hosts would be on one.
-func (l *layer) apply(moves []move) bool {
-	for i, m := range moves {
-		if slices.Contains(l.owners[m.item], int32(m.to)) || l.together(m.item, m.from, m.to) && !l.together(m.item, m.from, m.from) {
-			l.undo(moves[:i])
-			return false
-		}
+// apply makes moves.
+func (l *layer) apply(moves []move) {
+	for _, m := range moves {
 		l.remove(m.item, m.from)
 		l.insert(m.item, m.to, m.at)
 	}
+}
+
+// possible says whether moves, of different items, can be made: not if a worker has the part already or no memory for it, or if two owners that were on two
+// hosts would be on one.
+func (l *layer) possible(moves []move) bool {
 	for _, m := range moves {
-		if l.p.used[m.to] > l.p.capacity[m.to] {
-			l.undo(moves)
+		if slices.Contains(l.owners[m.item], int32(m.to)) || l.together(m.item, m.from, m.to) && !l.together(m.item, m.from, m.from) {
+			return false
+		}
+		if l.p.capacity[m.to] == unlimited {
+			continue
+		}
+		used := l.p.used[m.to]
+		for _, other := range moves {
+			bytes := l.p.model.PartBytes[other.item%l.p.model.Parts]
+			if other.to == m.to {
+				used += bytes
+			}
+			if other.from == m.to {
+				used -= bytes
+			}
+		}
+		if used > l.p.capacity[m.to] {
 			return false
 		}
 	}
@@ -105,20 +122,16 @@ func (l *layer) together(item, but, worker int) bool {
 	return false
 }
 
-func (l *layer) undo(moves []move) {
-	for i := len(moves) - 1; i >= 0; i-- {
-		m := moves[i]
-		l.remove(m.item, m.to)
-		l.insert(m.item, m.from, m.at)
-	}
-}
-
 // search is one look for the best change between two workers.
 type search struct {
 	*layer
 	least float64 // a change must lower the sum of penalties by more than this for each part that it moves
 	best  []move
 	gain  float64 // for each part
+
+	trials  int
+	touched []int
+	sums    []load
 }
 
 // between tries changes that take load from one worker to another.
@@ -206,28 +219,66 @@ func (l *layer) group(item, from, to int) []move {
 
 // try keeps a change if it is the best one so far.
 func (s *search) try(moves []move) {
-	before := s.touched(moves)
-	if !s.apply(moves) {
+	s.trials++
+	if !s.possible(moves) {
 		return
 	}
-	gain := (before - s.touched(moves)) / float64(len(moves))
-	s.undo(moves)
-	if gain > s.least && gain > s.gain {
-		s.best, s.gain = slices.Clone(moves), gain
-	}
-}
-
-// touched is the sum of penalties of the workers that moves change.
-func (l *layer) touched(moves []move) float64 {
-	var workers []int
-	sum := 0.0
+	gain := 0.0
+	s.touched = s.touched[:0]
 	for _, m := range moves {
 		for _, w := range [2]int{m.from, m.to} {
-			if !slices.Contains(workers, w) {
-				workers = append(workers, w)
-				sum += l.penalty[w]
+			if !slices.Contains(s.touched, w) {
+				s.touched = append(s.touched, w)
+				gain += s.penalty[w] - s.penaltyAfter(w, moves)
 			}
 		}
 	}
-	return sum
+	gain /= float64(len(moves))
+	if gain > s.least && gain > s.gain {
+		s.best, s.gain = append(s.best[:0], moves...), gain
+	}
+}
+
+// penaltyAfter is the penalty of a worker after moves.
+func (s *search) penaltyAfter(w int, moves []move) float64 {
+	n, parts := len(s.p.batches), s.p.model.Parts
+	s.sums = append(s.sums[:0], s.layer.sums[w*n:(w+1)*n]...)
+	variance := 0.0
+	if s.shared != nil {
+		variance = s.shared.variance[w]
+	}
+	for i, m := range moves {
+		sign := m.sign(w)
+		if sign == 0 {
+			continue
+		}
+		e := m.item / parts
+		for b, x := range s.expert(e) {
+			s.sums[b] += load(sign) * x.times(s.ratio[m.item%parts])
+		}
+		if s.shared == nil {
+			continue
+		}
+		amount := float64(sign) * s.amount(m.item)
+		variance += s.shared.growth(w, e, amount)
+		for _, other := range moves[:i] {
+			if sign := other.sign(w); sign != 0 {
+				both := float64(amount * float64(float64(sign)*s.amount(other.item)))
+				variance += float64(2 * both * s.shared.covariance[e*s.shared.experts+other.item/parts])
+			}
+		}
+	}
+	_, penalty := s.judge(w, s.sums, variance)
+	return penalty
+}
+
+// sign is 1 if a worker gets the item, -1 if it loses it, else 0.
+func (m move) sign(worker int) int {
+	switch worker {
+	case m.to:
+		return 1
+	case m.from:
+		return -1
+	}
+	return 0
 }

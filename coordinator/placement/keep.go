@@ -108,7 +108,7 @@ func (l *layer) leastLoaded(item int) int {
 		if l.p.used[w]+l.p.model.PartBytes[part] > limit {
 			continue
 		}
-		level, same := l.levelWith(item, w), l.hostOwns(e, l.p.hostOf[w])
+		level, same := l.levelWith(e, w, l.ratio[part]), l.hostOwns(e, l.p.hostOf[w])
 		if best < 0 || level < least || level == least && same && !near {
 			best, least, near = w, level, same
 		}

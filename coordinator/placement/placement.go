@@ -7,15 +7,16 @@
 //   - All parts of an expert go to one host, and there to as many workers (NUMA nodes) as the host has.
 //   - An expert's load follows from how often it was chosen (load.go). Loads are spread in proportion to the workers' bandwidths, as far as
 //     their capacities allow (seat.go), then evened out by moves and exchanges (improve.go).
+//   - Experts that the same rows choose are kept apart, if such pairs were observed (pairs.go): for few rows that matters more than even loads.
 //   - Memory that is left holds replicas: further copies, first of what has the highest load, on other workers and if possible on
 //     other hosts (replicas.go).
 //   - What the plan so far placed stays where it is. What lost its owner is served by its replicas, or goes to the least loaded worker. Only
 //     if a layer is then slower than a fresh placement by more than Options.Tolerance, parts move until it is not (keep.go).
 //
-// Without observed routing, replicas and a plan so far, on workers of one host or with one part, expert part number expert·parts+part goes to worker (number
-// mod workers), workers in order of their ids.
+// Without observed routing, replicas and a plan so far, on equal workers of one host or with one part, expert part number expert·parts+part goes to
+// worker (number mod workers), workers in order of their ids.
 //
-// All sums are integers and all float operations are rounded one by one, so that every coordinator computes the same plan.
+// Loads are added as integers, and every float operation is rounded on its own, so that every coordinator computes the same plan.
 package placement
 
 import (
@@ -47,6 +48,7 @@ type Worker struct {
 // experts that are chosen equally often.
 type Options struct {
 	Counts       map[int][]float64 // layer → expert → rows that were routed to it; a layer that is missing is unknown
+	Pairs        map[int][]float64 // layer → expert·experts+expert → rows of Counts that were routed to both; symmetric; a layer that is missing is unknown
 	Batches      []int             // numbers of rows of a step that the plan is made for; empty: 1, 8 and 64
 	Replicas     int               // most workers that own one expert part; 0 and 1: no replicas
 	ReplicaBytes int64             // most bytes of all replicas; 0: what the capacities leave
@@ -163,6 +165,23 @@ func (o *Options) check(m Model) error {
 		for expert, n := range counts {
 			if !(n >= 0 && n <= 1e15) {
 				return fmt.Errorf("placement: layer %d, expert %d was chosen %g times; valid are 0 to 1e15", layer, expert, n)
+			}
+		}
+	}
+	for _, layer := range m.Layers {
+		pairs, ok := o.Pairs[layer]
+		switch {
+		case !ok:
+			continue
+		case len(pairs) != m.Experts*m.Experts || o.Counts[layer] == nil:
+			return fmt.Errorf("placement: layer %d has counts of %d experts and of %d pairs, there are %d and %d", layer, len(o.Counts[layer]), len(pairs),
+				m.Experts, m.Experts*m.Experts)
+		}
+		for i, n := range pairs {
+			a, b := i/m.Experts, i%m.Experts
+			if counts := o.Counts[layer]; !(n >= 0 && n <= min(counts[a], counts[b])) || n != pairs[b*m.Experts+a] {
+				return fmt.Errorf("placement: layer %d, experts %d and %d were chosen together %g and %g times, alone %g and %g", layer, a, b, n,
+					pairs[b*m.Experts+a], counts[a], counts[b])
 			}
 		}
 	}

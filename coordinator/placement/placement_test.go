@@ -95,6 +95,10 @@ func TestRefused(t *testing.T) {
 		"counts missing":       {nil, a, Options{Counts: map[int][]float64{0: {1}}}},
 		"negative count":       {nil, a, Options{Counts: map[int][]float64{0: {1, -1}}}},
 		"no count":             {nil, a, Options{Counts: map[int][]float64{0: {1, math.NaN()}}}},
+		"pairs missing":        {nil, a, Options{Counts: map[int][]float64{0: {1, 1}}, Pairs: map[int][]float64{0: {1, 0, 0}}}},
+		"pairs alone":          {nil, a, Options{Pairs: map[int][]float64{0: {1, 0, 0, 1}}}},
+		"one-sided pairs":      {nil, a, Options{Counts: map[int][]float64{0: {1, 1}}, Pairs: map[int][]float64{0: {1, 1, 0, 1}}}},
+		"more pairs than rows": {nil, a, Options{Counts: map[int][]float64{0: {1, 1}}, Pairs: map[int][]float64{0: {1, 2, 2, 1}}}},
 		"empty batch":          {nil, a, Options{Batches: []int{0}}},
 		"huge batch":           {nil, a, Options{Batches: []int{MaxBatch + 1}}},
 		"negative replicas":    {nil, a, Options{Replicas: -1}},
@@ -107,6 +111,38 @@ func TestRefused(t *testing.T) {
 		}
 		if plan, err := Compute(1, m, c.workers, c.options); err == nil || plan != nil {
 			t.Errorf("%s: plan %v, error %v", name, plan, err)
+		}
+	}
+}
+
+// TestPairs: experts that the same rows choose are kept apart, though all are chosen equally often.
+func TestPairs(t *testing.T) {
+	t.Parallel()
+	m := Model{Layers: []int{0}, Experts: 8, Parts: 1, PartBytes: []int64{100}, TopK: 2}
+	counts, pairs := map[int][]float64{0: make([]float64, 8)}, map[int][]float64{0: make([]float64, 64)}
+	for e := range 8 {
+		counts[0][e] = 1000
+		pairs[0][e*8+e], pairs[0][e*8+(e+4)%8] = 1000, 1000 // e and e + 4 come together
+	}
+	workers := []Worker{{ID: "a", Host: "a"}, {ID: "b", Host: "b"}, {ID: "c", Host: "c"}, {ID: "d", Host: "d"}}
+	for _, known := range []bool{false, true} {
+		o := Options{Counts: counts}
+		if known {
+			o.Pairs = pairs
+		}
+		plan, err := Compute(1, m, workers, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := range 4 {
+			if together := plan.Owners[0][e][0] == plan.Owners[0][e+4][0]; together == known {
+				t.Errorf("pairs known: %v; experts %d and %d are together: %v", known, e, e+4, together)
+			}
+		}
+		for _, w := range workers {
+			if n := len(plan.Owned[w.ID][0]); n != 2 {
+				t.Errorf("pairs known: %v; worker %s owns %d experts", known, w.ID, n)
+			}
 		}
 	}
 }

@@ -55,11 +55,31 @@ func optionsOf(t *rapid.T, m Model) Options {
 		for _, layer := range m.Layers {
 			o.Counts[layer] = rapid.SliceOfN(rapid.Float64Range(0, 1e6), m.Experts, m.Experts).Draw(t, "counts")
 		}
+		if rapid.Bool().Draw(t, "pairs") {
+			o.Pairs = pairsOf(t, m, o.Counts)
+		}
 	}
 	if rapid.Bool().Draw(t, "limited") {
 		o.ReplicaBytes = rapid.Int64Range(1, modelBytes(m)).Draw(t, "replica bytes")
 	}
 	return o
+}
+
+// pairsOf draws which experts are chosen together.
+func pairsOf(t *rapid.T, m Model, counts map[int][]float64) map[int][]float64 {
+	r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "pairs seed")))
+	all := map[int][]float64{}
+	for layer, n := range counts {
+		pairs := make([]float64, m.Experts*m.Experts)
+		for a := range m.Experts {
+			for b := range a + 1 {
+				pairs[a*m.Experts+b] = min(n[a], n[b]) * r.Float64()
+				pairs[b*m.Experts+a] = pairs[a*m.Experts+b]
+			}
+		}
+		all[layer] = pairs
+	}
+	return all
 }
 
 // checkPlan is what holds for every plan.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -134,42 +135,36 @@ func (a seatOrder) before(b seatOrder) bool {
 // trySeat finds workers for the missing parts of an expert among some: those with the fewest parts of it, then the least loaded, then the
 // first. Nothing is changed.
 func (l *layer) trySeat(e, copy int, workers []int, limit []int64) (seats []int, order seatOrder, ok bool) {
-	parts := l.p.model.Parts
+	parts, bytes := l.p.model.Parts, l.p.model.PartBytes
 	missing := l.missing(e, copy)
-	ok = true
-	for _, part := range missing {
+	for i, part := range missing {
 		item := e*parts + part
 		best, fewest, least := -1, 0, 0.0
 		for _, w := range workers {
-			if l.p.used[w]+l.p.model.PartBytes[part] > limit[w] || slices.Contains(l.owners[item], int32(w)) {
+			n, room, ratio := l.partsOn(e, w), limit[w]-l.p.used[w]-bytes[part], l.ratio[part]
+			for j, seat := range seats {
+				if seat == w {
+					n, room, ratio = n+1, room-bytes[missing[j]], ratio+l.ratio[missing[j]]
+				}
+			}
+			if room < 0 || slices.Contains(l.owners[item], int32(w)) || best >= 0 && n > fewest {
 				continue
 			}
-			n := l.partsOn(e, w)
-			if best >= 0 && n > fewest {
-				continue
-			}
-			level := l.levelWith(item, w)
+			level := l.levelWith(e, w, ratio)
 			if best < 0 || n < fewest || level < least {
 				best, fewest, least = w, n, level
 			}
 		}
 		if best < 0 {
-			ok = false
-			break
+			return nil, order, false
 		}
-		l.add(item, best)
+		if i == 0 {
+			order.first = best
+		}
+		order.level = max(order.level, least)
 		seats = append(seats, best)
 	}
-	for i, w := range seats {
-		if i == 0 {
-			order.first = w
-		}
-		order.level = max(order.level, l.level[w])
-	}
-	for i, w := range seats {
-		l.remove(e*parts+missing[i], w)
-	}
-	return seats, order, ok
+	return seats, order, true
 }
 
 // partsOn is how many parts of an expert a worker owns.
@@ -182,12 +177,20 @@ func (l *layer) partsOn(e, worker int) (n int) {
 	return n
 }
 
-// levelWith is the level that a worker would have with one more item.
-func (l *layer) levelWith(item, worker int) float64 {
-	parts := l.p.model.Parts
-	sums, level := l.sums[worker*len(l.p.batches):], 0.0
-	for b, x := range l.expert(item / parts) {
-		level += float64(sums[b]+x.times(l.ratio[item%parts])) / float64(l.p.speed[worker]*l.ideal[b])
+// levelWith is the level that a worker would have with one more part of an expert, of ratio times the average size.
+func (l *layer) levelWith(e, worker int, ratio float64) (level float64) {
+	sums := l.sums[worker*len(l.p.batches):]
+	deviation := 0.0
+	if l.shared != nil {
+		amount := ratio / float64(float64(l.p.model.Parts)*float64(l.copies[e]))
+		deviation = math.Sqrt(max(0, l.shared.variance[worker]+l.shared.growth(worker, e, amount)))
+	}
+	for b, x := range l.expert(e) {
+		with := float64(sums[b] + x.times(ratio))
+		if l.shared != nil {
+			with += float64(l.shared.scale[b] * deviation)
+		}
+		level += with / float64(l.p.speed[worker]*l.ideal[b])
 	}
 	return level
 }

@@ -104,11 +104,13 @@ type layer struct {
 	loads  [][][]load // expert → copies-1 → batch → load of an average part in each of so many copies
 	ratio  []float64  // part → its size relative to the average
 	ideal  []float64  // batch → load of each worker if all were spread evenly, in fixed point; at least 1
+	shared *shared    // nil if pairs are unknown
 	owners [][]int32  // expert·parts+part → workers, primary first
 	sums   []load     // worker·batches + batch
 
 	// What follows from sums, for each worker.
 	level   []float64 // sum over the batches of sums / speed / ideal
+	trials  int       // changes that were looked at
 	penalty []float64 // sum over the batches of its eighth power: of all workers, a smooth form of the maximum
 }
 
@@ -142,6 +144,9 @@ func newLayer(p *planner, number int) *layer {
 	}
 	for b := range l.ideal {
 		l.ideal[b] = max(1, l.ideal[b]/speed)
+	}
+	if pairs := p.options.Pairs[number]; pairs != nil {
+		l.shared = newShared(l, p.options.Counts[number], pairs)
 	}
 	return l
 }
@@ -213,12 +218,31 @@ func (l *layer) change(item, worker int, sign int64) {
 		x = x.times(l.ratio[part])
 		sums[b] += load(sign) * x
 	}
-	l.level[worker], l.penalty[worker] = 0, 0
-	for b := range l.p.batches {
-		x := float64(sums[b]) / float64(l.p.speed[worker]*l.ideal[b])
-		l.level[worker] += x
-		l.penalty[worker] += power(x, 8)
+	variance := 0.0
+	if l.shared != nil {
+		variance = l.shared.change(worker, item/parts, float64(float64(sign)*l.amount(item)))
 	}
+	l.level[worker], l.penalty[worker] = l.judge(worker, sums[:len(l.p.batches)], variance)
+}
+
+// amount is how much of an expert's rows an owner of one of its parts has to do: a fraction of all parts for all rows.
+func (l *layer) amount(item int) float64 {
+	parts := l.p.model.Parts
+	return l.ratio[item%parts] / float64(float64(parts)*float64(l.copies[item/parts]))
+}
+
+// judge gives level and penalty of a worker with some expected loads, one for each batch size, and a variance of what it has of a row.
+func (l *layer) judge(worker int, sums []load, variance float64) (level, penalty float64) {
+	deviation := math.Sqrt(max(0, variance))
+	for b, x := range sums {
+		u := float64(x) / float64(l.p.speed[worker]*l.ideal[b])
+		if l.shared != nil {
+			u += float64(l.shared.scale[b]*deviation) / float64(l.p.speed[worker]*l.ideal[b])
+		}
+		level += u
+		penalty += power(u, 8)
+	}
+	return level, penalty
 }
 
 // slowestWorker is the expected time of the slowest worker, relative to that of an even spread, averaged over the batch sizes.
@@ -227,7 +251,11 @@ func (l *layer) slowestWorker() float64 {
 	for b := range l.p.batches {
 		most := 0.0
 		for w, speed := range l.p.speed {
-			most = max(most, float64(l.sums[w*len(l.p.batches)+b])/float64(speed*l.ideal[b]))
+			x := float64(l.sums[w*len(l.p.batches)+b])
+			if l.shared != nil {
+				x += float64(l.shared.scale[b] * math.Sqrt(max(0, l.shared.variance[w])))
+			}
+			most = max(most, x/float64(speed*l.ideal[b]))
 		}
 		sum += most
 	}

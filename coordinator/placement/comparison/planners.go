@@ -12,8 +12,9 @@ type Task struct {
 	Model     placement.Model // of whole experts
 	Workers   []placement.Worker
 	Counts    map[int][]float64 // as placement.Options has them
-	Redundant int               // experts beyond the model's that there is memory for in each layer
-	Batch     int               // rows of a step
+	Pairs     map[int][]float64
+	Redundant int // experts beyond the model's that there is memory for in each layer
+	Batch     int // rows of a step
 }
 
 // Planner is a way to place experts.
@@ -26,7 +27,7 @@ type Planner struct {
 func Planners() []Planner {
 	return []Planner{
 		{"moepool", planOurs},
-		{"moepool, one plan", planForAll},
+		{"moepool, counts only", planByCounts},
 		{"EPLB", planEPLB},
 		{"round-robin", planRoundRobin},
 		{"random", planRandom},
@@ -34,19 +35,22 @@ func Planners() []Planner {
 }
 
 // planOurs gives each worker the memory that EPLB's slots take.
-func planOurs(t Task) (*placement.Plan, error) { return compute(t, []int{t.Batch}) }
+func planOurs(t Task) (*placement.Plan, error) { return compute(t) }
 
-// planForAll makes one plan for steps of 1, 8 and 64 rows.
-func planForAll(t Task) (*placement.Plan, error) { return compute(t, nil) }
+// planByCounts knows no more than EPLB: how often each expert is chosen, and not which experts are chosen together.
+func planByCounts(t Task) (*placement.Plan, error) {
+	t.Pairs = nil
+	return compute(t)
+}
 
-func compute(t Task, batches []int) (*placement.Plan, error) {
+func compute(t Task) (*placement.Plan, error) {
 	n := len(t.Workers)
 	limited := make([]placement.Worker, n)
 	for i, w := range t.Workers {
 		w.Capacity = int64((t.Model.Experts+t.Redundant+n-1)/n*len(t.Model.Layers)) * t.Model.PartBytes[0]
 		limited[i] = w
 	}
-	o := placement.Options{Counts: t.Counts, Batches: batches, Replicas: 1}
+	o := placement.Options{Counts: t.Counts, Pairs: t.Pairs, Batches: []int{t.Batch}, Replicas: 1}
 	if t.Redundant > 0 {
 		o.Replicas = n
 	}

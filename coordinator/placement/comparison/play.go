@@ -83,7 +83,7 @@ func (p *player) layer(t *Trace, layer int, rows []int, owners [][]int32, worker
 // there is memory for an eighth more experts in each layer, and for one more on each worker at least.
 func Compare(t *Trace, p Planner, workers, batch int, replicas bool) (Share, error) {
 	first, second := t.Halves()
-	task := Task{Model: ModelOf(t), Workers: Workers(workers), Counts: first.Counts(), Batch: batch}
+	task := Task{Model: ModelOf(t), Workers: Workers(workers), Counts: first.Counts(), Pairs: first.Pairs(), Batch: batch}
 	if replicas {
 		task.Redundant = (t.Experts/8 + workers - 1) / workers * workers
 	}

@@ -101,6 +101,23 @@ func (t *Trace) Counts() map[int][]float64 {
 	return counts
 }
 
+// Pairs are how often pairs of experts of each layer were chosen by one row: layer → expert·experts+expert.
+func (t *Trace) Pairs() map[int][]float64 {
+	pairs := map[int][]float64{}
+	for l := range t.Rows {
+		pairs[l] = make([]float64, t.Experts*t.Experts)
+		for row := range t.Len() {
+			choice := t.Row(l, row)
+			for _, a := range choice {
+				for _, b := range choice {
+					pairs[l][int(a)*t.Experts+int(b)]++
+				}
+			}
+		}
+	}
+	return pairs
+}
+
 // Zipf draws a trace in which the expert of rank r (another one in each layer) is drawn in proportion to r^-exponent, a row's experts one after the
 // other without repeats.
 func Zipf(layers, rows, experts, topK int, exponent float64, seed uint64) *Trace {
