@@ -24,6 +24,9 @@ func (p *process) beat() *transport.Beat {
 	if p.leaving {
 		b.State = transport.StateDraining
 	}
+	if p.ending {
+		b.Serves = nil // its last word: work that has not arrived yet is refused
+	}
 	p.mu.Unlock()
 
 	b.RSSAnon = rssAnon()

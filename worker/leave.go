@@ -10,6 +10,14 @@ func (p *process) leave() {
 	}
 }
 
+// depart ends all but the work that has arrived.
+func (p *process) depart() {
+	p.leave()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ending = true
+}
+
 // free says why a worker that drains is not needed any more; "" if it is, or does not drain.
 func (p *process) free() string {
 	p.mu.Lock()

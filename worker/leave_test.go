@@ -135,6 +135,9 @@ func TestLeave(t *testing.T) {
 				}
 			}
 			c.finish(l)
+			if c.why != "works for no coordinator" {
+				l.await("the last word", "w0", func(b *transport.Beat) bool { return b.State == transport.StateDraining && len(b.Serves) == 0 })
+			}
 			l.ends(c.why)
 		})
 	}

@@ -133,7 +133,7 @@ type process struct {
 	total   int64
 	lookNow bool // the next beat carries residency
 	leaving bool // it drains
-	ending  bool // it loads and gives back no more
+	ending  bool // it takes no more work, and loads and gives back no more
 
 	result transport.Result
 }

@@ -154,7 +154,7 @@ func (p *process) shutDown(r *transport.Responder, conn *transport.Conn, limit t
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		p.leave()
+		p.depart()
 		_ = r.Beat(p.beat()) // the coordinator would notice the silence
 		p.stopLoading()
 		err := r.Drain(ctx)

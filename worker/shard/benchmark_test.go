@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/checkpoint"
@@ -99,4 +100,84 @@ func benchmarkWork(b *testing.B, set *kernels.Set, p *Plan, rows int) *transport
 	}
 	w.Codes, w.Scales = a.Codes, a.Scales
 	return w
+}
+
+// BenchmarkComputeBeside is a row of the layer of BenchmarkCompute, whose first 16 experts are served: alone, and while the other 16 are packed
+// from the checkpoint again and again.
+func BenchmarkComputeBeside(b *testing.B) {
+	spec, err := synth.Like("qwen3-30b-a3b")
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec.Layers, spec.Experts, spec.Vocabulary = 1, 32, 512
+	dir := filepath.Join(b.TempDir(), "model")
+	if err := synth.Write(dir, spec, nil); err != nil {
+		b.Fatal(err)
+	}
+	cp, err := checkpoint.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cp.Close()
+	set, err := kernels.Select("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	tm, err := team.New(runtime.NumCPU(), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tm.Close()
+	store, err := arena.OpenStore(arena.Options{Dir: b.TempDir(), Identity: "benchmark"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	h := NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1})
+	half := func(from uint32) *Plan {
+		l := transport.LayerParts{}
+		for id := from; id < from+16; id++ {
+			l.Parts = append(l.Parts, id)
+		}
+		return planOf(b, cp, 1, l)
+	}
+	s, err := h.Load(context.Background(), Loading{Plan: half(0)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := benchmarkWork(b, set, s.Plan(), 1)
+	for i := range w.Parts {
+		w.Parts[i] = uint32(2 * i)
+	}
+	for _, beside := range []string{"nothing", "load"} {
+		b.Run("beside="+beside, func(b *testing.B) {
+			ctx, cancel := context.WithCancel(context.Background())
+			loads, ended := 0, make(chan struct{})
+			go func() {
+				defer close(ended)
+				for beside == "load" && ctx.Err() == nil {
+					if _, err := h.Load(ctx, Loading{Plan: half(16), Keep: []*Shards{s}}); err != nil && ctx.Err() == nil {
+						b.Error(err)
+					}
+					if err := h.GiveBack(s); err != nil {
+						b.Error(err)
+					}
+					loads++
+				}
+			}()
+			var r transport.Result
+			longest := time.Duration(0)
+			for b.Loop() {
+				begun := time.Now()
+				if err := s.Compute(context.Background(), w, &r); err != nil {
+					b.Fatal(err)
+				}
+				longest = max(longest, time.Since(begun))
+			}
+			cancel()
+			<-ended
+			b.ReportMetric(float64(longest.Microseconds()), "µs-longest")
+			b.ReportMetric(float64(loads), "loads")
+		})
+	}
 }

@@ -152,6 +152,45 @@ func TestFailedLoadBeside(t *testing.T) {
 	}
 }
 
+// TestFullDiskBeside: what the disk has no room for goes to anonymous memory, beside what is served, and comes from there again.
+func TestFullDiskBeside(t *testing.T) {
+	dir := smallDisk(t, "6m")
+	cp := openModel(t, synth.Tiny("mixtral"))
+	u := setup{format: kernels.F32, threads: 2, dir: dir, layers: []transport.LayerParts{{Layer: 0, Parts: []uint32{0, 3}}}}
+	old, store := u.load(t, cp)
+	w := randomWork(t, 1, old.Plan(), 0, 5)
+	want := slices.Clone(compute(t, old, w).Sum)
+	if c := store.Counters(); c.Fallbacks != 0 {
+		t.Fatalf("the served plan alone: %+v", c)
+	}
+	plan, err := NewPlan(cp.Config(), kernels.F32, 1, Whole(cp.Config(), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := old.h.Load(context.Background(), Loading{Plan: plan, Keep: []*Shards{old}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := store.Counters(); c.Fallbacks == 0 || c.Bytes != plan.Bytes {
+		t.Errorf("%+v, the plan has %d bytes", c, plan.Bytes)
+	}
+	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "anonymous memory") {
+		t.Errorf("notes %q", notes)
+	}
+	same(t, "what was served", compute(t, old, w).Sum, want)
+	for layer := range 3 {
+		w := randomWork(t, 1, plan, layer, 4)
+		same(t, fmt.Sprint("layer ", layer), compute(t, s, w).Sum, direct(t, cp, plan, w))
+	}
+	if err := s.h.GiveBack(old); err != nil {
+		t.Fatal(err)
+	}
+	if c := store.Counters(); c.Bytes != old.Plan().Bytes {
+		t.Errorf("%+v, the plan has %d bytes", c, old.Plan().Bytes)
+	}
+	same(t, "what is served again", compute(t, old, w).Sum, want)
+}
+
 // drawPlan is a random plan of some layers of a model with 8 experts.
 func drawPlan(t *rapid.T, test *testing.T, cp *checkpoint.Checkpoint, parts int) *Plan {
 	var layers []transport.LayerParts
