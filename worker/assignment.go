@@ -183,6 +183,9 @@ func (p *process) CoordinatorBeat(b *transport.CoordinatorBeat) {
 		p.tend()
 		p.wake()
 	}
+	if a := p.epochs.assigned; a != nil && b.Term > a.Term {
+		p.wake() // a new leader, which knows of this worker from its next beat
+	}
 }
 
 // checkSilence frees the worker for another coordinator when its own has not been heard for long. Shards stay as they are, so that an
