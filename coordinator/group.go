@@ -26,7 +26,8 @@ const (
 	retryPause     = time.Second     // before a lead that failed is tried again
 	transferLimit  = 3 * time.Second // of giving the lead away
 	healthInterval = time.Second
-	healthLimit    = 3 // intervals in a row without an answer of NATS
+	healthLimit    = 3  // intervals in a row without an answer of NATS, after which another one shall lead
+	healthPatience = 12 // the same if NATS has not answered in this term: it is probably down for all
 )
 
 // Serve leads whenever the node of this coordinator does, until ctx ends, the node fails, or the group serves something else than this
@@ -156,7 +157,7 @@ func changedSettings(held, given map[string]string) map[string]string {
 func (c *Coordinator) watchTerm(ctx, parent context.Context, node *cluster.Node, lead cluster.Leadership, end context.CancelCauseFunc) {
 	health := time.NewTicker(healthInterval)
 	defer health.Stop()
-	silent, told := 0, parent.Done()
+	silent, answered, told := 0, false, parent.Done()
 	for {
 		changed := node.Changed()
 		if node.Leadership() != lead {
@@ -173,8 +174,8 @@ func (c *Coordinator) watchTerm(ctx, parent context.Context, node *cluster.Node,
 			}
 		case <-health.C:
 			if c.reachable(ctx) {
-				silent = 0
-			} else if silent++; silent >= healthLimit {
+				silent, answered = 0, true
+			} else if silent++; silent >= healthLimit && answered || silent >= healthPatience {
 				c.options.log("warning: NATS has not answered for %d s: another coordinator shall lead", silent)
 				silent = 0
 				_ = c.giveAway(node) // said there; tried again

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moepool/moepool/coordinator"
 	group "github.com/moepool/moepool/coordinator/cluster"
 	"github.com/moepool/moepool/transport"
 )
@@ -29,12 +30,13 @@ type coordinators struct {
 	arguments []string
 	processes map[string]*process
 	urls      map[string]string // of NATS for each; default: the server's
+	addresses map[string]string // of HTTP
 }
 
 // newCoordinators prepares a group a, b, c.
 func newCoordinators(t testing.TB, arguments ...string) *coordinators {
 	t.Helper()
-	g := &coordinators{t: t, server: newServer(t), certs: t.TempDir(), dirs: t.TempDir(), processes: map[string]*process{}, arguments: arguments}
+	g := &coordinators{t: t, server: newServer(t), certs: t.TempDir(), dirs: t.TempDir(), processes: map[string]*process{}, addresses: map[string]string{}, arguments: arguments}
 	g.token = writeFile(t, g.server.Token())
 	var peers []string
 	for _, id := range []string{"a", "b", "c"} {
@@ -51,10 +53,26 @@ func (g *coordinators) start(ids ...string) {
 		if g.urls[id] != "" {
 			url = g.urls[id]
 		}
-		g.processes[id] = startProcess(g.t, append([]string{"coordinator", "--nats", url, "--token-file", g.token, "--http", "none", "--json",
+		g.processes[id] = startProcess(g.t, append([]string{"coordinator", "--nats", url, "--token-file", g.token, "--http", g.http(id), "--json",
 			"--raft-dir", filepath.Join(g.dirs, id), "--raft-id", id, "--raft-peers", g.peers,
 			"--raft-ca", files.CA, "--raft-cert", files.Cert, "--raft-key", files.Key}, g.arguments...)...)
 	}
+}
+
+// http is the address of /metrics and /readyz of one of them.
+func (g *coordinators) http(id string) string {
+	if g.addresses[id] == "" {
+		g.addresses[id] = freeAddress(g.t)
+	}
+	return g.addresses[id]
+}
+
+// readiness is what one of them says of itself; it must be ready, to lead or to take over.
+func (g *coordinators) readiness(id string) coordinator.GroupStatus {
+	g.t.Helper()
+	var r struct{ Group coordinator.GroupStatus }
+	mustUnmarshal(g.t, httpGet(g.t, "http://"+g.http(id)+"/readyz"), &r)
+	return r.Group
 }
 
 func (g *coordinators) worker(id string, arguments ...string) *process {
@@ -113,6 +131,19 @@ func TestGroup(t *testing.T) {
 	}
 	first, term := g.leader(0)
 	check("at first")
+	leads := g.readiness(first)
+	for id := range g.processes {
+		waitFor(t, waitLimit, func() (bool, string) { // a follower hears of the last command a moment later
+			s := g.readiness(id)
+			alike := s.Coordinator == id && s.Leader == first && s.Term == term && s.Verified == (id == first) && len(s.Peers) == 3 && s.Epoch == 1 &&
+				s.Workers == 1 && s.Index == leads.Index && s.History == leads.History
+			return alike, fmt.Sprintf("%+v at %s to be as %+v", s, id, leads)
+		})
+		metrics := httpGet(t, "http://"+g.http(id)+"/metrics")
+		if want := fmt.Sprintf("moepool_coordinator_leads %d\n", map[bool]int{true: 1}[id == first]); !strings.Contains(metrics, want) {
+			t.Errorf("the metrics of %s lack %s", id, want)
+		}
+	}
 
 	g.processes[first].Process.Kill()
 	<-g.processes[first].ended

@@ -109,6 +109,9 @@ func (n *Node) Close() error {
 	return err
 }
 
+// ID is this coordinator's.
+func (n *Node) ID() string { return n.o.ID }
+
 // State is what this coordinator knows to be agreed on. It may be behind, unless Verify said a moment ago that this one leads.
 func (n *Node) State() *State { return n.machine.State() }
 

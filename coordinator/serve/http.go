@@ -16,7 +16,7 @@ import (
 // shutdownTimeout is how long HTTP requests may take to end.
 const shutdownTimeout = time.Second
 
-// HTTP serves /metrics (Prometheus), /healthz (the process lives) and /readyz (all workers that were asked for are ready) on
+// HTTP serves /metrics (Prometheus), /healthz (the process lives) and /readyz (this coordinator answers requests, or stands by for one that leads) on
 // address until stop is called.
 func HTTP(address string, c *coordinator.Coordinator, m *Metrics) (listening string, stop func(), err error) {
 	listener, err := net.Listen("tcp", address)
@@ -26,7 +26,7 @@ func HTTP(address string, c *coordinator.Coordinator, m *Metrics) (listening str
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { ready(w, c) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(r.Context(), w, c) })
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
 	done := make(chan struct{})
 	go func() {
@@ -45,17 +45,19 @@ func HTTP(address string, c *coordinator.Coordinator, m *Metrics) (listening str
 }
 
 type readiness struct {
-	Ready   bool              `json:"ready"`
-	Workers map[string]string `json:"workers"` // state by id
+	Ready   bool                     `json:"ready"`
+	Workers map[string]string        `json:"workers"` // state by id
+	Group   *coordinator.GroupStatus `json:"group,omitempty"`
 }
 
-func ready(w http.ResponseWriter, c *coordinator.Coordinator) {
+func ready(ctx context.Context, w http.ResponseWriter, c *coordinator.Coordinator) {
 	r := readiness{Ready: c.Ready(), Workers: map[string]string{}}
 	if members := c.Members(); members != nil {
 		for _, b := range members.Workers() {
 			r.Workers[b.Worker] = string(b.State)
 		}
 	}
+	r.Group, _ = c.Group(ctx) // without it if raft has ended
 	w.Header().Set("Content-Type", "application/json")
 	if !r.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)

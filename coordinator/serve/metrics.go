@@ -91,6 +91,8 @@ func newClusterCollector(c *coordinator.Coordinator) *clusterCollector {
 	describe("budget_dropped_mass_total", "Combine weight that the budget removed from rows.")
 	describe("budget_rescued_rows_total", "Rows whose best expert was kept over the budget.")
 	describe("budget_bytes_not_read_total", "Bytes of experts not read because of the budget.")
+	describe("coordinator_leads", "1 if this coordinator answers requests: it leads its group, or is alone.")
+	describe("coordinator_term", "Term that this coordinator leads its group in; 0 while it does not lead, or is alone.")
 	describe("workers", "Workers by state.", "state")
 	describe("worker_lane", "1 for the lane that a worker's tensor traffic takes: nats or local.", "worker", "lane")
 	describe("worker_requests_total", "Work messages that a worker answered.", "worker")
@@ -138,9 +140,12 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	emit("budget_bytes_not_read_total", prometheus.CounterValue, float64(totals.BytesNotRead))
 
 	members, dispatcher := c.coordinator.Members(), c.coordinator.Dispatcher()
+	emit("coordinator_term", prometheus.GaugeValue, float64(c.coordinator.LeadsTerm()))
 	if members == nil || dispatcher == nil {
-		return // another coordinator leads
+		emit("coordinator_leads", prometheus.GaugeValue, 0)
+		return
 	}
+	emit("coordinator_leads", prometheus.GaugeValue, 1)
 	states := map[transport.WorkerState]int{}
 	for _, b := range members.Workers() {
 		states[b.State]++
