@@ -75,7 +75,7 @@ func (m *Members) note(a *action) (line string) {
 	switch a.event {
 	case EventPlan:
 		if a.plan != nil {
-			event.Moved = m.moved(a.plan, a.pending.before)
+			event.Moved = m.toLoad(a.plan, a.pending.before)
 			line = fmt.Sprintf("placement %d is prepared on %d worker(s), %d MiB to load: %s", a.plan.Epoch, len(a.plan.Owned), event.Moved>>20, a.reason)
 		}
 	case EventGivenUp:
@@ -90,8 +90,8 @@ func (m *Members) note(a *action) (line string) {
 	return line
 }
 
-// moved is how many bytes of a plan its workers do not own in the one before (nil: all of them).
-func (m *Members) moved(plan, before *placement.Plan) (bytes int64) {
+// toLoad is how many bytes of a plan its workers do not own in the one before (nil: all of them).
+func (m *Members) toLoad(plan, before *placement.Plan) (bytes int64) {
 	for worker, layers := range plan.Owned {
 		for layer, items := range layers {
 			var owned []uint32

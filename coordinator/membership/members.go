@@ -190,8 +190,8 @@ func (m *Members) change(f func() []action) {
 	}
 	close(m.news)
 	m.news = make(chan struct{})
-	if m.table.moved {
-		m.table.moved = false
+	if m.table.altered {
+		m.table.altered = false
 		close(m.changed)
 		m.changed = make(chan struct{})
 	}
@@ -225,7 +225,7 @@ func (m *Members) act(a *action) []action {
 		}
 		m.commit(a.pending)
 	case actActivate:
-		m.reason, m.bytesMoved = a.reason, m.moved(a.plan, a.pending.before)
+		m.reason, m.bytesMoved = a.reason, m.toLoad(a.plan, a.pending.before)
 		m.ledger.place(a.plan)
 		select {
 		case m.announce <- struct{}{}:

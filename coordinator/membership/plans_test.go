@@ -331,7 +331,7 @@ func TestImpossible(t *testing.T) {
 	s.expect(s.compute(), "log 2 worker b is lost: its connection is gone", "assign a/ia 2", "assign c/ic 2")
 }
 
-// TestDenied: a worker that refuses its assignment takes part in no plan, until another process has its id.
+// TestDenied: a worker that refuses its assignment takes part in no plan for a minute, then for two; another process of its id at once.
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	s := started(t, "a")
@@ -341,10 +341,14 @@ func TestDenied(t *testing.T) {
 	s.expect(s.deny("b", "old", s.pending.plan, "does not take it"))
 	s.expect(s.deny("b", "ib", s.active, "does not take it"))
 	s.expect(s.deny("b", "ib", s.pending.plan, "does not take it"), "log 2 given up: worker b does not take it")
-	s.expect(s.seconds(60, ready("a", 2, 1), idle("b", "ib")))
+	s.expect(s.seconds(59, ready("a", 2, 1), idle("b", "ib")))
+	s.expect(s.seconds(1, ready("a", 2, 1), idle("b", "ib")), "compute 3")
+	s.compute()
+	s.expect(s.deny("b", "ib", s.pending.plan, "does not take it"), "log 3 given up: worker b does not take it")
+	s.expect(s.seconds(119, ready("a", 3, 1), idle("b", "ib")))
 	s.unreachable("b")
 	s.beat(idle("b", "next"))
-	s.expect(s.seconds(4, ready("a", 2, 1), idle("b", "next")), "compute 3")
+	s.expect(s.seconds(4, ready("a", 3, 1), idle("b", "next")), "compute 4")
 }
 
 // TestFailedWhileServing: a worker that can't load the next plan goes on serving the active one until a plan without it is there.
@@ -367,4 +371,9 @@ func TestFailedWhileServing(t *testing.T) {
 	if d := cmp.Diff([]string{"a", "c"}, s.alive()); d != "" {
 		t.Fatal(d)
 	}
+	// What it lacked may be there later.
+	b.Epoch, b.Serves = 2, nil
+	s.expect(s.seconds(59, ready("a", 3), ready("c", 3), b))
+	s.expect(s.seconds(1, ready("a", 3), ready("c", 3), b), "compute 4")
+	s.expect(s.compute(), "log 4 joined: b", "assign a/ia 4", "assign b/ib 4", "assign c/ic 4")
 }

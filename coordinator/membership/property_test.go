@@ -146,7 +146,7 @@ func (w *world) do(actions []action) {
 				w.t.Fatalf("a plan of epoch %d is asked for (highest so far: %d) while another one is under way", a.pending.epoch, w.plans)
 			}
 			for _, worker := range a.pending.workers {
-				if m := w.members[worker.ID]; m.lost != "" || m.draining || m.beat.State == transport.StateFailed {
+				if m := w.members[worker.ID]; m.lost != "" || m.draining || m.unfit != "" {
 					w.t.Fatalf("a plan over %s, which is lost (%s), leaves (%v) or has failed", worker.ID, m.lost, m.draining)
 				}
 			}
@@ -400,6 +400,9 @@ func (w *world) quiet() {
 		if p.beat.Coordinator == "other" {
 			p.beat.Coordinator, p.beat.Epoch, p.beat.Term, p.beat.Serves, p.beat.State = "", 0, 0, nil, transport.StateIdle
 		}
+	}
+	for _, m := range w.members {
+		m.unfitFor = min(m.unfitFor, unfitTicks)
 	}
 	for range 200 {
 		w.second()

@@ -80,7 +80,7 @@ func (m *Members) Status() Status {
 	defer m.mu.Unlock()
 	t := m.table
 	s := Status{Time: time.Now(), Coordinator: m.o.Instance, Term: m.o.Term, Ready: t.allCovered(), Uncovered: t.coverage().parts,
-		Parts: len(m.o.Model.Layers) * m.o.Model.Experts * m.o.Model.Parts, Foreign: maps.Clone(t.foreign), Events: slices.Clone([]Event(m.events))}
+		Parts: len(m.o.Model.Layers) * m.o.Model.Experts * m.o.Model.Parts, Foreign: maps.Clone(t.foreign), Events: append([]Event{}, m.events...)}
 	for _, n := range m.o.Model.PartBytes {
 		s.PartBytes += n * int64(m.o.Model.Experts) * int64(len(m.o.Model.Layers))
 	}
@@ -96,7 +96,7 @@ func (m *Members) Status() Status {
 	if p := t.pending; p != nil {
 		s.Pending = &PlanStatus{Epoch: p.epoch, Phase: p.phase.String(), Reason: p.reason}
 		if p.plan != nil {
-			s.Pending = m.planStatus(p.plan, p.phase.String(), p.reason, m.moved(p.plan, p.before))
+			s.Pending = m.planStatus(p.plan, p.phase.String(), p.reason, m.toLoad(p.plan, p.before))
 		}
 	}
 	primaries := map[string]int{}

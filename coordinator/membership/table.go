@@ -17,6 +17,7 @@ const ticksPerSecond = 4
 const (
 	silenceTicks = 3 * ticksPerSecond   // without a beat: lost
 	rivalTicks   = 2 * ticksPerSecond   // the holder of an id is silent for so long while another process claims it: replaced
+	unfitTicks   = 60 * ticksPerSecond  // a worker that could not load is not asked again for so long, the next time twice as long
 	repeatTicks  = 5 * ticksPerSecond   // between two refusals, assignments or drains of one process
 	forgetTicks  = 600 * ticksPerSecond // a lost worker that no plan names is forgotten
 )
@@ -32,7 +33,9 @@ type member struct {
 	unseen    bool            // only known from the plan that a former leader left
 	dead      bool            // its process has ended for certain
 	draining  bool            // it leaves: it said so, or was asked to
-	denied    string          // why it doesn't take an assignment
+	unfit     string          // why no plan gives it anything for a while: it could not load, or did not take, an assignment
+	unfitFor  int             // ticks until it may be tried again
+	unfits    int             // how often it was unfit, lately
 	rival     *transport.Beat // another instance that claims the id; nil: none
 	waiting   int             // ticks until an assignment may be sent again
 	drainWait int             // ticks until it may be told again that it can leave
@@ -156,14 +159,23 @@ func differs(a, b *transport.Beat) bool {
 // failed notes that a worker can't load what it was assigned; what it serves it goes on serving.
 func (t *table) failed(b *transport.Beat, m *member) []action {
 	why := "failed: " + b.Error
-	if m.reported == why {
+	if this := fmt.Sprint(b.Epoch, " ", why); m.reported == this {
 		return nil
+	} else {
+		m.reported = this
 	}
-	m.reported, t.failures[b.Worker] = why, why
+	m.unable(why)
+	t.failures[b.Worker] = why
 	if t.can(m) {
 		return []action{{kind: actLog, event: EventFailed, worker: b.Worker, instance: b.Instance, reason: why}}
 	}
 	return []action{{kind: actLost, event: EventFailed, worker: b.Worker, instance: b.Instance, reason: why}}
+}
+
+// unable notes that a worker can't prepare what it is assigned; it is tried again later, since what was short then may be there.
+func (m *member) unable(why string) {
+	m.unfit, m.unfitFor = why, unfitTicks<<min(m.unfits, maxShift)
+	m.unfits++
 }
 
 // admit makes an instance the holder of its id.
@@ -219,10 +231,11 @@ func (t *table) drop(worker, why string) []action {
 	m := t.members[worker]
 	rival := m.rival
 	m.lost, m.rival, m.lostFor = why, nil, 0
-	m.losses++
 	event := EventLost
 	if m.draining {
 		event = EventDrained
+	} else {
+		m.losses++
 	}
 	t.look(worker)
 	out := []action{{kind: actLost, event: event, worker: worker, instance: m.beat.Instance, reason: why}}
@@ -244,6 +257,9 @@ func (t *table) tick() []action {
 	for _, worker := range slices.Sorted(maps.Keys(t.members)) {
 		m := t.members[worker]
 		m.waiting, m.drainWait = max(0, m.waiting-1), max(0, m.drainWait-1)
+		if m.unfitFor = max(0, m.unfitFor-1); m.unfitFor == 0 {
+			m.unfit = ""
+		}
 		if m.lost != "" {
 			if m.lostFor++; m.lostFor > forgetTicks && !t.planned(worker) && !(m.draining && m.unseen) {
 				delete(t.members, worker)
@@ -252,7 +268,7 @@ func (t *table) tick() []action {
 		}
 		m.quiet++
 		if m.present++; m.present > forgetTicks {
-			m.losses = 0
+			m.losses, m.unfits = 0, 0
 		}
 		switch {
 		case m.rival != nil && m.quiet > rivalTicks:
@@ -333,7 +349,7 @@ func (t *table) usable(worker string) error {
 func (t *table) look(worker string) {
 	m := t.members[worker]
 	if now := t.can(m); now != m.usable {
-		m.usable, t.moved, t.covered = now, true, nil
+		m.usable, t.altered, t.covered = now, true, nil
 	}
 }
 
