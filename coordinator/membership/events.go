@@ -63,7 +63,9 @@ func (m *Members) note(a *action) (line string) {
 	}
 	switch a.kind {
 	case actLost:
-		line = fmt.Sprintf("worker %s can't be used any more: %s", a.worker, a.reason)
+		if line = fmt.Sprintf("worker %s can't be used any more: %s", a.worker, a.reason); a.event == EventDrained {
+			line = fmt.Sprintf("worker %s has left (%s)", a.worker, a.reason)
+		}
 	case actRefuse:
 		line = fmt.Sprintf("worker %s is refused: %s", a.worker, a.reason)
 	case actActivate:

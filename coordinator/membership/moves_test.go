@@ -111,7 +111,7 @@ func TestDrainedWorker(t *testing.T) {
 	if plan := c.Plan(); plan.Epoch != 2 || names(plan, "w1") {
 		t.Fatalf("placement %d", plan.Epoch)
 	}
-	waitFor(t, "w1 has left", func() bool { return c.heard("worker w1 can't be used any more: it is leaving") })
+	waitFor(t, "w1 has left", func() bool { return c.heard("worker w1 has left (it is leaving)") })
 	stop()
 	if err := c.Drain("w0"); err == nil || !strings.Contains(err.Error(), "no other worker can take its experts") {
 		t.Fatal(err)
