@@ -28,7 +28,10 @@ type planFlags struct {
 	like    string
 	hosts   string
 	options forecast.Options
-	asJSON  bool
+
+	simulate []int
+	noise    forecast.Noise
+	asJSON   bool
 }
 
 func newPlanCommand() *cobra.Command {
@@ -57,7 +60,10 @@ The coordinator runs on the first host unless "coordinator: NAME" says otherwise
 	flags.Float64Var(&f.options.Skew, "skew", 0, "how uneven routing is: exponent of Zipf's law; 0: even")
 	flags.Float64Var(&f.options.Reach, "reach", forecast.DefaultReach, "share of the measured bandwidth and peak that a step reaches")
 	flags.Float64Var(&f.options.PerWorkerUS, "per-worker-us", forecast.DefaultPerWorkerUS, "the coordinator's own time for each worker that it asks in a layer, in microseconds")
-	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	flags.IntSliceVar(&f.simulate, "simulate", nil, "numbers of workers (hosts like the last one): run the dispatcher's own decisions on so many virtual workers")
+	flags.Float64Var(&f.noise.Deviation, "jitter", 0.1, "with --simulate: deviation of the logarithm of a worker's time")
+	flags.Float64Var(&f.noise.Stragglers, "stragglers", 0.001, fmt.Sprintf("with --simulate: share of answers that take %d times as long", forecast.StragglerFactor))
+	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object; with --simulate an array")
 	cmd.MarkFlagsMutuallyExclusive("model", "like")
 	return cmd
 }
@@ -105,10 +111,19 @@ func (f *planFlags) run(ctx context.Context, out io.Writer) error {
 	if f.options.Context == 0 {
 		f.options.Context = min(config.MaxPositions, 8192)
 	}
-	prediction, err := forecast.Compute(model, cluster, f.options)
+	if len(f.simulate) > 0 {
+		err = f.runSimulation(out, model, cluster)
+	} else {
+		err = f.predict(out, model, cluster)
+	}
 	if errors.Is(err, forecast.ErrOptions) {
 		return usageError{err}
 	}
+	return err
+}
+
+func (f *planFlags) predict(out io.Writer, model *forecast.Model, cluster *forecast.Cluster) error {
+	prediction, err := forecast.Compute(model, cluster, f.options)
 	if err != nil {
 		return err
 	}
@@ -116,6 +131,28 @@ func (f *planFlags) run(ctx context.Context, out io.Writer) error {
 		return printJSON(out, prediction)
 	}
 	return printForecast(out, prediction, f.options)
+}
+
+// runSimulation prints a line for each number of workers.
+func (f *planFlags) runSimulation(out io.Writer, model *forecast.Model, cluster *forecast.Cluster) error {
+	results := []*forecast.Simulated{}
+	for _, workers := range f.simulate {
+		r, err := forecast.Simulate(model, cluster, f.options, f.noise, workers)
+		if err != nil {
+			return err
+		}
+		results = append(results, r)
+	}
+	if f.asJSON {
+		return printJSON(out, results)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "workers\tasked\tlayer ms\tp50\tp99\town µs\tper worker\thedges/step\ttokens/s\t")
+	for _, r := range results {
+		fmt.Fprintf(table, "%d\t%.1f\t%.3f\t%.3f\t%.3f\t%.1f\t%.2f\t%.2f\t%.1f\t\n", r.Workers, r.Asked, r.LayerMean, r.LayerP50, r.LayerP99, r.OwnPerLayer, r.OwnPerWorker,
+			r.HedgesPerStep, r.TokensPerSecond)
+	}
+	return table.Flush()
 }
 
 // likeConfig is the configuration of a released model's shape.

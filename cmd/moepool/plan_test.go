@@ -33,6 +33,13 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%q lacks %q", text, want)
 		}
 	}
+	var simulated []forecast.Simulated
+	if err := json.Unmarshal([]byte(moepool(t, "plan", "--json", "--hosts", hosts, "--rows", "4", "--simulate", "3,8")), &simulated); err != nil {
+		t.Fatal(err)
+	}
+	if len(simulated) != 2 || simulated[0].Workers != 3 || simulated[1].Workers != 8 || simulated[1].Asked <= simulated[0].Asked {
+		t.Errorf("%+v", simulated)
+	}
 	for _, wrong := range []struct {
 		args string
 		code int
@@ -43,6 +50,7 @@ func TestPlan(t *testing.T) {
 		{"plan --like gpt-5 --hosts " + hosts, exitUsage, "qwen3-30b-a3b"},
 		{"plan --parts 99 --hosts " + hosts, exitUsage, "parts"},
 		{"plan --rows 0 --hosts " + hosts, exitUsage, "0 rows"},
+		{"plan --simulate 1 --hosts " + hosts, exitUsage, "1 workers"},
 	} {
 		if stderr := moepoolFails(t, wrong.code, strings.Fields(wrong.args)...); !strings.Contains(stderr, wrong.want) {
 			t.Errorf("%s: %q lacks %q", wrong.args, stderr, wrong.want)

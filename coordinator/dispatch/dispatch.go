@@ -59,7 +59,7 @@ type Options struct {
 // DefaultMissing is the default of Options.Missing.
 const DefaultMissing = 30 * time.Second
 
-func (o *Options) validate() error {
+func (o *Options) defaults() {
 	if o.Silence == 0 {
 		o.Silence = transport.SilenceLimit
 	}
@@ -75,6 +75,10 @@ func (o *Options) validate() error {
 	if o.Log == nil {
 		o.Log = func(string, ...any) {}
 	}
+}
+
+func (o *Options) validate() error {
+	o.defaults()
 	switch {
 	case o.Requester == nil || o.Members == nil || o.Snapshot == nil:
 		return errors.New("dispatch: Requester, Members and Snapshot are needed")

@@ -88,7 +88,8 @@ func (t *trial) cost() (slowest Step, sent float64) {
 			asked++
 		}
 	}
-	own := float64(asked) * t.o.PerWorkerUS * 1e-6
+	// Half of it is for sending, one worker after another; answers are taken while others are waited for, but for the last.
+	own := float64(asked+1) * t.o.PerWorkerUS / 2 * 1e-6
 	for i := range t.nodes {
 		if t.rows[i] == 0 {
 			continue
