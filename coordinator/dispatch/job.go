@@ -318,6 +318,11 @@ func (j *job) look(v *view) {
 	if j.outcome != going {
 		return
 	}
+	for i, why := range j.view.why {
+		if why != nil && v.why[i] == nil && i < len(j.bars) {
+			j.bars[i] = bar{} // it is back
+		}
+	}
 	j.view = v
 	if layer := v.owners.layers[j.call.Layer]; layer != nil && len(layer.first) == len(j.layer.first) {
 		j.layer = layer

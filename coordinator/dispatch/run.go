@@ -30,6 +30,7 @@ func (d *Dispatcher) run(ctx context.Context, call *engine.ExpertCall, stats *en
 			d.look() // before time decides
 			d.elapse()
 			d.probe()
+			d.tell()
 		}
 	}
 	return j.err
@@ -81,6 +82,16 @@ func (d *Dispatcher) probe() {
 	}
 }
 
+// tell says once that a call waits, unless that is over soon.
+func (d *Dispatcher) tell() {
+	j := &d.job
+	if d.said || len(j.uncovered) == 0 || j.stats.Waited < time.Second {
+		return
+	}
+	d.said = true
+	d.o.Log("warning: %s: waiting for one, at most %s (--missing-deadline)", j.missingError().state(), d.o.Missing)
+}
+
 // perform does what the job wants done, and what it wants because of that.
 func (d *Dispatcher) perform(stats *engine.ExpertStats) {
 	j := &d.job
@@ -100,10 +111,6 @@ func (d *Dispatcher) perform(stats *engine.ExpertStats) {
 			d.stale = true
 		case actUncovered:
 			d.o.Members.Uncovered(j.call.Layer, j.uncovered)
-			if !d.said && j.outcome == going && d.o.OnMissing == WaitMissing {
-				d.said = true
-				d.o.Log("warning: %s: waiting for one, at most %s (--on-missing wait)", j.missingError().state(), d.o.Missing)
-			}
 		}
 	}
 	j.out = j.out[:0]
