@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/coordinator/placement/division"
 )
 
 // Ranks of workers for a split.
@@ -13,24 +15,29 @@ const (
 	good
 )
 
-// partCost is what reading an expert part's weights costs, in rows: how much longer a worker takes for the first row of a part than for
-// another one (38 GB/s of weights against 556 G operations/s in docs' measurements: about 7).
-const partCost = 8
-
 // splitter divides items by owner. Its memory is reused from call to call.
 type splitter struct {
 	parts int // of each expert
 	layer *layerOwners
 	rank  []uint8    // by worker
-	load  []int      // by worker: rows of the call, and partCost for each expert part
 	mine  []*attempt // by worker: its attempt of the split in progress
 	made  []*attempt // of the split in progress
 	rest  *attempt   // of the split in progress: what nobody takes; nil: nothing
-	seen  []uint32   // by part: the number of the split that counted it
-	split uint32
+
+	divider division.Divider
+	items   []division.Item // expert parts of the split in progress that somebody takes
+	at      []partAt        // by part
+	split   uint32          // number of the split in progress
 
 	attempts []*attempt // of the call
 	pool     []*attempt // all that there are; the first ones are the call's
+}
+
+// partAt is where an expert part is in a split's items.
+type partAt struct {
+	split uint32 // number of the split that needs it
+	item  int32  // nobody: no worker takes it
+	owner int32  // of the item's owners: whose share its rows go to at present
 }
 
 // reset begins a call.
@@ -42,7 +49,7 @@ func (s *splitter) reset(layer *layerOwners, workers int) {
 // grow makes room for workers.
 func (s *splitter) grow(workers int) {
 	if len(s.mine) < workers {
-		s.mine, s.rank, s.load = make([]*attempt, workers), make([]uint8, workers), make([]int, workers)
+		s.mine, s.rank = make([]*attempt, workers), make([]uint8, workers)
 	}
 }
 
@@ -99,25 +106,19 @@ func (s *splitter) toPrimaries(c *engine.ExpertCall) {
 	s.end(c)
 }
 
-// toBest splits items among the workers that are of a rank at least: each goes to the owner that has the least to do then. Items that
-// nobody takes are in s.rest. except may be nobody.
+// toBest splits items among the workers that are of a rank at least, those of the best rank that a part has, so that the one with the most to
+// do has as little as possible. Items that nobody takes are in s.rest. except may be nobody.
 func (s *splitter) toBest(c *engine.ExpertCall, from *attempt, least uint8, except int32) {
 	s.begin()
-	s.weigh()
 	each(c, s.parts, from, func(_ int32, part uint32, _ float32) {
-		worker, several := s.choose(part, least, except)
-		if worker == nobody || several {
-			return
+		if p := s.need(part, least, except); p.item != nobody {
+			s.items[p.item].Rows++
 		}
-		if s.seen[part] != s.split {
-			s.seen[part] = s.split
-			s.load[worker] += partCost
-		}
-		s.load[worker]++
 	})
+	s.divider.Divide(len(s.rank), s.items)
 	each(c, s.parts, from, func(row int32, part uint32, weight float32) {
-		worker, several := s.choose(part, least, except)
-		if worker == nobody {
+		p := &s.at[part]
+		if p.item == nobody {
 			if s.rest == nil {
 				s.rest = s.newAttempt(nobody)
 				s.rest.state = orphan
@@ -125,16 +126,44 @@ func (s *splitter) toBest(c *engine.ExpertCall, from *attempt, least uint8, exce
 			s.rest.append(row, part, weight)
 			return
 		}
-		a := s.share(worker)
-		if several {
-			s.load[worker]++
-			if !a.has(part) {
-				s.load[worker] += partCost
-			}
+		it := &s.items[p.item]
+		for it.Shares[p.owner] == 0 {
+			p.owner++
 		}
-		a.append(row, part, weight)
+		it.Shares[p.owner]--
+		s.share(it.Owners[p.owner]).append(row, part, weight)
 	})
 	s.end(c)
+}
+
+// need makes an expert part one of the split's items, with the owners that can take it.
+func (s *splitter) need(part uint32, least uint8, except int32) *partAt {
+	p := &s.at[part]
+	if p.split == s.split {
+		return p
+	}
+	*p = partAt{split: s.split, item: nobody}
+	best := least
+	for _, owner := range s.layer.of(part) {
+		if owner != except {
+			best = max(best, s.rank[owner])
+		}
+	}
+	n := len(s.items)
+	s.items = slices.Grow(s.items, 1)[:n+1] // with the memory of an item of another split
+	it := &s.items[n]
+	it.Rows, it.Owners = 0, it.Owners[:0]
+	for _, owner := range s.layer.of(part) {
+		if owner != except && s.rank[owner] == best {
+			it.Owners = append(it.Owners, owner)
+		}
+	}
+	if len(it.Owners) == 0 {
+		s.items = s.items[:n]
+	} else {
+		p.item = int32(n)
+	}
+	return p
 }
 
 // each goes through the items of an attempt, or of a whole call.
@@ -160,33 +189,6 @@ func each(c *engine.ExpertCall, parts int, from *attempt, take func(row int32, p
 			}
 		}
 	}
-}
-
-// choose is the owner that would have the least to do with one more row of a part, of the best rank that there is; of equals the first
-// in the plan's order. several: there was a choice.
-func (s *splitter) choose(part uint32, least uint8, except int32) (worker int32, several bool) {
-	worker = nobody
-	var best int
-	for _, owner := range s.layer.of(part) {
-		rank := s.rank[owner]
-		if rank < least || owner == except {
-			continue
-		}
-		cost := s.load[owner] + partCost
-		if a := s.mine[owner]; a != nil && a.has(part) {
-			cost -= partCost
-		}
-		switch {
-		case worker == nobody || rank > s.rank[worker]:
-			worker, best, several = owner, cost, false
-		case rank == s.rank[worker]:
-			several = true
-			if cost < best {
-				worker, best = owner, cost
-			}
-		}
-	}
-	return worker, several
 }
 
 // takes says whether somebody of a rank at least can take a part.
@@ -220,18 +222,10 @@ func (s *splitter) takesAny(a *attempt, least uint8) bool {
 }
 
 // begin begins a split.
-func (s *splitter) begin() { s.made, s.rest = s.made[:0], nil }
-
-// weigh finds what the workers have to do already.
-func (s *splitter) weigh() {
-	if s.split++; len(s.seen) < len(s.layer.first) || s.split == 0 {
-		s.seen, s.split = make([]uint32, len(s.layer.first)), 1
-	}
-	clear(s.load)
-	for _, a := range s.attempts {
-		if a.state == waiting {
-			s.load[a.worker] += len(a.work.Parts) + partCost*len(a.distinct)
-		}
+func (s *splitter) begin() {
+	s.made, s.rest, s.items = s.made[:0], nil, s.items[:0]
+	if s.split++; len(s.at) < len(s.layer.first) || s.split == 0 {
+		s.at, s.split = make([]partAt, len(s.layer.first)), 1
 	}
 }
 
