@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -15,31 +16,36 @@ import (
 func BenchmarkCompute(b *testing.B) {
 	for _, lane := range []string{transport.LaneNATS, transport.LaneLocal} {
 		for _, rows := range []int{1, 64} {
-			b.Run("lane="+lane+"/rows="+map[int]string{1: "1", 64: "64"}[rows], func(b *testing.B) {
-				if lane == transport.LaneLocal && runtime.GOOS != "linux" {
-					b.Skip("the local lane needs Linux")
-				}
-				bench := newLaneBench(b, lane, 1, 2, 0, nil)
-				for _, f := range bench.workers {
-					f.idle = &transport.Result{}
-				}
-				choices := make([]router.Choice, rows)
-				for row := range choices {
-					for i := range int32(8) {
-						choices[row].Experts, choices[row].Weights = append(choices[row].Experts, i), append(choices[row].Weights, 0.125)
-					}
-				}
-				c := testCall(true, 2048, choices)
-				ctx := context.Background()
-				for range 100 {
-					mustCompute(b, bench.dispatcher, ctx, c)
-				}
-				b.ReportAllocs()
-				for b.Loop() {
-					mustCompute(b, bench.dispatcher, ctx, c)
-				}
-			})
+			for _, copies := range []int{1, 2} {
+				b.Run(fmt.Sprintf("lane=%s/rows=%d/copies=%d", lane, rows, copies), func(b *testing.B) { benchmarkCompute(b, lane, rows, copies) })
+			}
 		}
+	}
+}
+
+func benchmarkCompute(b *testing.B, lane string, rows, copies int) {
+	if lane == transport.LaneLocal && runtime.GOOS != "linux" {
+		b.Skip("the local lane needs Linux")
+	}
+	bench := newLaneBench(b, lane, 1, 2, 0, nil)
+	bench.members.change(func() { bench.members.plan = testOwners(b, 1, 1, 2, copies) })
+	for _, f := range bench.workers {
+		f.idle = &transport.Result{}
+	}
+	choices := make([]router.Choice, rows)
+	for row := range choices {
+		for i := range int32(8) {
+			choices[row].Experts, choices[row].Weights = append(choices[row].Experts, i), append(choices[row].Weights, 0.125)
+		}
+	}
+	c := testCall(true, 2048, choices)
+	ctx := context.Background()
+	for range 100 {
+		mustCompute(b, bench.dispatcher, ctx, c)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		mustCompute(b, bench.dispatcher, ctx, c)
 	}
 }
 

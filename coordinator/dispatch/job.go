@@ -201,21 +201,7 @@ func (j *job) answered(a *attempt, r *transport.Result) bool {
 		j.finish()
 		return true
 	}
-	a.state = held
-	first := a.rival
-	for _, h := range first.hedges {
-		if h.state != held {
-			return true
-		}
-	}
-	for _, h := range first.hedges {
-		j.count(h)
-	}
-	j.stats.HedgeWins++
-	j.want(actLate, first)
-	j.forget(first)
-	j.open--
-	j.finish()
+	j.hedged(a)
 	return true
 }
 
@@ -230,28 +216,6 @@ func (j *job) forget(a *attempt) {
 		j.want(actForget, a)
 	}
 	a.state = over
-}
-
-// dropHedges gives up what hedges an attempt.
-func (j *job) dropHedges(a *attempt) {
-	for _, h := range a.hedges {
-		j.forget(h)
-	}
-	a.hedges, a.hedgeAfter = a.hedges[:0], 0
-}
-
-// promote makes what hedges an attempt the only thing that is waited for.
-func (j *job) promote(a *attempt) {
-	for _, h := range a.hedges {
-		h.rival = nil
-		if h.state == held {
-			j.count(h)
-		} else {
-			j.open++
-		}
-	}
-	a.hedges = a.hedges[:0]
-	j.open--
 }
 
 // refused notes that an attempt will have no result: its worker refused it, failed, or is gone.
@@ -371,32 +335,6 @@ func (j *job) elapsed(passed time.Duration) {
 		j.fail(j.workerError(longest.worker))
 	}
 	j.finish()
-}
-
-// hedge asks others for what has taken too long.
-func (j *job) hedge() {
-	ranked := false
-	for i := 0; i < len(j.attempts); i++ {
-		a := j.attempts[i]
-		if a.state != waiting || a.suspect || a.hedgeAfter == 0 || a.age < a.hedgeAfter {
-			continue
-		}
-		if !ranked {
-			j.rankAll()
-			ranked = true
-		}
-		a.hedgeAfter = 0
-		if !j.takesAll(a, good, a.worker) {
-			continue
-		}
-		j.toBest(j.call, a, good, a.worker)
-		for _, h := range j.made {
-			h.rival, h.number = a, a.number
-			a.hedges = append(a.hedges, h)
-			j.dispatch(h)
-		}
-		j.stats.Hedges++
-	}
 }
 
 // next is how soon the job has to see passing time, if that is sooner than by the usual tick; 0: it isn't.
