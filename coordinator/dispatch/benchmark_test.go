@@ -54,3 +54,24 @@ func mustCompute(b *testing.B, d *Dispatcher, ctx context.Context, c *engine.Exp
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkJob is what the decisions of a call of one row to two workers cost, without messages.
+func BenchmarkJob(b *testing.B) {
+	for _, copies := range []int{1, 2} {
+		b.Run(fmt.Sprintf("copies=%d", copies), func(b *testing.B) {
+			j := newTestJob(1)
+			v := testView(b, j.roster, testOwners(b, 1, 1, 2, copies), nil, nil)
+			c := testCall(true, 2048, []router.Choice{{Experts: []int32{0, 1, 2, 3, 4, 5, 6, 7}, Weights: make([]float32, 8)}})
+			r := &transport.Result{}
+			for b.Loop() {
+				if err := j.start(c, v); err != nil {
+					b.Fatal(err)
+				}
+				for _, a := range j.attempts {
+					j.next()
+					j.answered(a, r)
+				}
+			}
+		})
+	}
+}
