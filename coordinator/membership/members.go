@@ -77,6 +77,11 @@ func fits(plan *placement.Plan, m placement.Model) error {
 		if n := len(plan.Owners[layer]); n != m.Experts*m.Parts {
 			return fmt.Errorf("membership: the former leader's placement has %d expert parts in layer %d, the model has %d", n, layer, m.Experts*m.Parts)
 		}
+		for item, owners := range plan.Owners[layer] {
+			if len(owners) == 0 || slices.ContainsFunc(owners, func(worker string) bool { return !names(plan, worker) }) {
+				return fmt.Errorf("membership: the former leader's placement gives expert part %d of layer %d to no worker that it names: %v", item, layer, owners)
+			}
+		}
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (t *table) order(worker string) []action {
 // unprepared is the plan that a worker should be told of, nil if there is none.
 func (t *table) unprepared(m *member) *placement.Plan {
 	b := &m.beat
-	ours := b.Coordinator == t.instance && b.Term == t.term
+	ours := t.ours(m)
 	wanted := []*placement.Plan{t.active}
 	if t.pending != nil {
 		wanted = append(wanted, t.pending.plan)

@@ -333,6 +333,12 @@ func TestAnyHistory(t *testing.T) {
 				p.leaving, w.drained[p.beat.Instance] = true, true
 				w.send(p)
 			}),
+			"forgets": with(func(p *simulated) {
+				if n := len(p.beat.Serves); n > 0 {
+					at := rapid.IntRange(0, n-1).Draw(t, "which")
+					p.beat.Serves = slices.Delete(slices.Clone(p.beat.Serves), at, at+1)
+				}
+			}),
 			"fails to load": with(func(p *simulated) {
 				if p.beat.State == transport.StateLoading {
 					p.beat.State, p.beat.Error = transport.StateFailed, "disk full"

@@ -311,10 +311,14 @@ func (t *table) alive() []string {
 	return ids
 }
 
+// ours says whether a member's assignment is one of this coordinator.
+func (t *table) ours(m *member) bool {
+	return m.beat.Coordinator == t.instance && m.beat.Term == t.term
+}
+
 // holds says whether a member answers for what an epoch of this coordinator gives it.
 func (t *table) holds(m *member, epoch uint64) bool {
-	b := &m.beat
-	return m.lost == "" && b.Coordinator == t.instance && b.Term == t.term && slices.Contains(b.Serves, epoch)
+	return m.lost == "" && t.ours(m) && slices.Contains(m.beat.Serves, epoch)
 }
 
 // can says whether work of the active plan can be sent to a member, or, if that plan does without it, work of the one before, which may

@@ -72,6 +72,8 @@ func (t *table) departed(worker string, m *member) string {
 		return "worker " + worker + " leaves"
 	case m.unfit != "":
 		return "worker " + worker + " " + m.unfit
+	case t.ours(m) && m.beat.Epoch > t.active.Epoch && !t.holds(m, t.active.Epoch):
+		return "worker " + worker + " can't serve the active placement any more" // nor be assigned it: it has got a later one
 	}
 	return ""
 }
