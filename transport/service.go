@@ -19,33 +19,35 @@ type ServiceOptions struct {
 	Build    string            // version of the binary
 	Instance string            // random, of the coordinator's process
 	Metadata map[string]string // shown by `nats micro info`, beside the cluster, the instance and the build
-	Generate GenerateFunc
-	Admin    AdminFunc // nil: not served
+	Admin    AdminFunc         // nil: not served
 }
 
-// Service is a coordinator's generate and admin endpoints: a NATS micro service, which NATS' own tools find and describe.
+// Service is a coordinator's admin and generate endpoints: a NATS micro service, which NATS' own tools find and describe.
 type Service struct {
-	generate *generateServer
-	admin    *adminServer // nil: not served
-	stop     func()
+	conn  *Conn
+	o     ServiceOptions
+	micro micro.Service
+
+	mu       sync.Mutex
+	generate *generateServer // nil before Generate
+	stops    []func()
+	stopped  bool
 }
 
-// Serve answers the cluster's requests until Stop. Requests are not shared between several coordinators of a cluster: each answers, and
-// the client takes the first. (Only a leader serves, so there are two for moments only; but one that hangs must not take a request away
-// from the other one.)
-func Serve(c *Conn, o ServiceOptions) (_ *Service, err error) {
-	switch {
-	case !ValidName(o.Cluster):
+// Serve answers the cluster's admin commands until Stop, and requests from Generate on. Requests are not shared between several
+// coordinators of a cluster: each answers, and the client takes the first. (Only a leader serves, so there are two for moments only; but
+// one that hangs must not take a request away from the other one.)
+func Serve(c *Conn, o ServiceOptions) (*Service, error) {
+	if !ValidName(o.Cluster) {
 		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", o.Cluster)
-	case o.Generate == nil:
-		return nil, errors.New("a service needs a function that generates")
 	}
-	s := &Service{generate: newGenerateServer(c, o.Cluster, o.Instance, o.Generate)}
+	s := &Service{conn: c, o: o}
 	metadata := map[string]string{"cluster": o.Cluster, "instance": o.Instance, "build": o.Build, "protocol": fmt.Sprint(ProtocolVersion)}
 	for key, value := range o.Metadata {
 		metadata[key] = value
 	}
-	m, err := micro.AddService(c.nats, micro.Config{
+	var err error
+	s.micro, err = micro.AddService(c.nats, micro.Config{
 		Name: ServiceName, Version: semanticVersion(o.Build), Metadata: metadata, QueueGroupDisabled: true,
 		Description:  "text of a mixture-of-experts model; clients: moepool run --nats, moepool status",
 		StatsHandler: s.stats,
@@ -53,61 +55,90 @@ func Serve(c *Conn, o ServiceOptions) (_ *Service, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("NATS service: %w", err)
 	}
-	var stops []func()
-	s.stop = sync.OnceFunc(func() {
-		_ = m.Stop() // fails only on a closed connection
-		for _, stop := range stops {
-			stop()
-		}
-	})
-	defer func() {
-		if err != nil {
-			s.stop()
-		}
-	}()
-	stop, err := s.generate.start()
-	if err != nil {
-		return nil, err
-	}
-	stops = append(stops, stop)
-	pending := micro.WithEndpointPendingLimits(receiveCapacity, maxAssembly)
-	handle := micro.HandlerFunc(func(r micro.Request) { s.generate.arrived(r.Reply(), r.Data()) })
-	if err := m.AddEndpoint("generate", handle, micro.WithEndpointSubject(generateSubject(o.Cluster)), pending,
-		micro.WithEndpointMetadata(map[string]string{"frames": "msgpack, moepool's own; use moepool run --nats"})); err != nil {
-		return nil, fmt.Errorf("subscribe to %s: %w", generateSubject(o.Cluster), err)
-	}
 	if o.Admin == nil {
 		return s, nil
 	}
-	s.admin = newAdminServer(o.Cluster, o.Admin)
-	stops = append(stops, s.admin.stop)
+	admin := newAdminServer(o.Cluster, o.Admin)
+	s.stops = append(s.stops, admin.stop)
 	for _, verb := range AdminVerbs {
-		handle := micro.HandlerFunc(func(r micro.Request) { s.admin.arrived(verb, r) })
-		if err := m.AddEndpoint(verb, handle, micro.WithEndpointSubject(adminSubject(o.Cluster, verb))); err != nil {
+		handle := micro.HandlerFunc(func(r micro.Request) { admin.arrived(verb, r) })
+		if err := s.micro.AddEndpoint(verb, handle, micro.WithEndpointSubject(adminSubject(o.Cluster, verb))); err != nil {
+			s.Stop()
 			return nil, fmt.Errorf("subscribe to %s: %w", adminSubject(o.Cluster, verb), err)
 		}
 	}
 	return s, nil
 }
 
+// Generate answers requests from now on; it is called once.
+func (s *Service) Generate(serve GenerateFunc) error {
+	g := newGenerateServer(s.conn, s.o.Cluster, s.o.Instance, serve)
+	if err := s.begin(g); err != nil {
+		return err
+	}
+	err := s.micro.AddEndpoint("generate", micro.HandlerFunc(func(r micro.Request) { g.arrived(r.Reply(), r.Data()) }),
+		micro.WithEndpointSubject(generateSubject(s.o.Cluster)), micro.WithEndpointPendingLimits(receiveCapacity, maxAssembly),
+		micro.WithEndpointMetadata(map[string]string{"frames": "moepool's own, in msgpack: use moepool run --nats"}))
+	if err != nil {
+		return fmt.Errorf("subscribe to %s: %w", generateSubject(s.o.Cluster), err)
+	}
+	return nil
+}
+
+// begin starts a generate server that Stop will end.
+func (s *Service) begin(g *generateServer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped || s.generate != nil {
+		return errors.New("the service has ended, or answers requests already")
+	}
+	stop, err := g.start()
+	if err != nil {
+		return err
+	}
+	s.stops = append(s.stops, stop)
+	s.generate = g
+	return nil
+}
+
 // Stop ends the service; answers in progress end with an error that lets their clients go on elsewhere. It waits for them.
-func (s *Service) Stop() { s.stop() }
+func (s *Service) Stop() {
+	s.mu.Lock()
+	stops := s.stops
+	s.stops, s.stopped = nil, true
+	s.mu.Unlock()
+	_ = s.micro.Stop() // fails only on a closed connection
+	for _, stop := range stops {
+		stop()
+	}
+}
 
 // Counters are those of the generate endpoint.
-func (s *Service) Counters() GenerateCounters { return s.generate.counters() }
+func (s *Service) Counters() GenerateCounters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.generate == nil {
+		return GenerateCounters{}
+	}
+	return s.generate.counters()
+}
 
 // stats is what `nats micro stats` shows of an endpoint besides NATS' own counters.
 func (s *Service) stats(e *micro.Endpoint) any {
 	if e.Name != "generate" {
 		return nil
 	}
-	return s.generate.counters()
+	return s.Counters()
 }
 
 // ServeGenerate is Serve without admin commands.
 func ServeGenerate(c *Conn, cluster string, serve GenerateFunc) (stop func(), err error) {
-	s, err := Serve(c, ServiceOptions{Cluster: cluster, Instance: randomHex(8), Generate: serve})
+	s, err := Serve(c, ServiceOptions{Cluster: cluster, Instance: randomHex(8)})
 	if err != nil {
+		return nil, err
+	}
+	if err := s.Generate(serve); err != nil {
+		s.Stop()
 		return nil, err
 	}
 	return s.Stop, nil

@@ -148,19 +148,28 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	if grouped {
 		return f.runGrouped(cmd, c, bars, metrics, ready, log)
 	}
+	server, err := f.newServer(c, metrics, ready, log) // its status is wanted while workers are missing
+	if err != nil {
+		return err
+	}
+	defer server.Stop()
 	log.Printf("waiting for %d worker(s) of cluster %s", f.workers, f.nats.cluster)
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
 	bars.finish()
 	metrics.Attach(c)
-	stop, err := f.answer(c, metrics, ready, log)
-	if err != nil {
+	if err := f.answer(c, server, ready, log); err != nil {
 		return err
 	}
-	defer stop()
 	<-ctx.Done()
 	return context.Cause(ctx)
+}
+
+// newServer begins to answer admin commands.
+func (f *serverFlags) newServer(c *coordinator.Coordinator, metrics *serve.Metrics, ready coordinatorReady, log *logger) (*serve.Server, error) {
+	return serve.New(c, serve.Options{Cluster: f.nats.cluster, Version: buildVersion(), Leader: ready.Leader,
+		PrefillChunk: f.coordinator.prefillChunk, Metrics: metrics, Log: log.Printf})
 }
 
 // runGrouped takes part in the group until ctx ends.
@@ -181,17 +190,23 @@ func (f *serverFlags) runGrouped(cmd *cobra.Command, c *coordinator.Coordinator,
 		Settings: givenPolicies(cmd.Flags()),
 		Answer: func(term uint64) (stop func(), err error) {
 			ready.Term = term
-			return f.answer(c, metrics, ready, log)
+			server, err := f.newServer(c, metrics, ready, log)
+			if err != nil {
+				return nil, err
+			}
+			if err := f.answer(c, server, ready, log); err != nil {
+				server.Stop()
+				return nil, err
+			}
+			return server.Stop, nil
 		},
 	})
 }
 
 // answer begins to answer requests, and says so.
-func (f *serverFlags) answer(c *coordinator.Coordinator, metrics *serve.Metrics, ready coordinatorReady, log *logger) (stop func(), err error) {
-	stop, err = serve.Start(c, serve.Options{Cluster: f.nats.cluster, Version: buildVersion(), Leader: ready.Leader,
-		PrefillChunk: f.coordinator.prefillChunk, Metrics: metrics, Log: log.Printf})
-	if err != nil {
-		return nil, err
+func (f *serverFlags) answer(c *coordinator.Coordinator, server *serve.Server, ready coordinatorReady, log *logger) error {
+	if err := server.Generate(); err != nil {
+		return err
 	}
 	if members := c.Members(); members != nil { // else the lead is over already
 		for _, b := range members.Workers() {
@@ -200,10 +215,9 @@ func (f *serverFlags) answer(c *coordinator.Coordinator, metrics *serve.Metrics,
 	}
 	if f.asJSON {
 		if err := printJSON(os.Stdout, ready); err != nil {
-			stop()
-			return nil, err
+			return err
 		}
 	}
 	log.Printf("ready: %d worker(s)", len(ready.Workers))
-	return stop, nil
+	return nil
 }

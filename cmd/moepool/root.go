@@ -33,6 +33,7 @@ Each flag can also be given as an environment variable: --arena-dir is MOEPOOL_A
 	})
 	root.AddCommand(
 		newRunCommand(), newCoordinatorCommand(), newWorkerCommand(), newPackCommand(),
+		newStatusCommand(), newDrainCommand(), newPlacementCommand(),
 		newEvalCommand(), newBenchCommand(), newPlanCommand(), newSynthCommand(), newDoctorCommand(), newVersionCommand(),
 	)
 	return root

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/nats-io/nuid"
+	"time"
 
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/budget"
@@ -15,41 +14,9 @@ import (
 	"github.com/moepool/moepool/transport"
 )
 
-// Options describe what a coordinator serves.
-type Options struct {
-	Cluster      string
-	Version      string // of this build
-	Leader       string // id of this coordinator in its group; "" if it is alone
-	PrefillChunk int
-	Metrics      *Metrics
-	Log          func(format string, args ...any)
-}
-
-// Start answers the cluster's requests on NATS until stop is called, as a service that `nats micro ls` finds; failed requests are logged.
-// The coordinator leads meanwhile: a service is started with each leadership, and stopped with it.
-func Start(c *coordinator.Coordinator, o Options) (stop func(), err error) {
-	service, err := transport.Serve(c.Conn, transport.ServiceOptions{
-		Cluster: o.Cluster, Build: o.Version, Instance: nuid.Next(), Metadata: metadata(c, o.Leader),
-		Generate: func(ctx context.Context, q *transport.GenerateRequest, emit func(*transport.GenerateEvent) error) {
-			generate(ctx, c, &o, q, emit)
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return service.Stop, nil
-}
-
-// metadata is what `nats micro info` shows of a coordinator.
-func metadata(c *coordinator.Coordinator, leader string) map[string]string {
-	return map[string]string{
-		"leader": leader, "model_digest": c.Identity.ModelDigest, "model_family": c.Checkpoint.Config().Family,
-		"format": c.Identity.Format, "parts": fmt.Sprint(c.Identity.Parts), "context": fmt.Sprint(c.Context()),
-	}
-}
-
 // generate answers one request.
-func generate(ctx context.Context, c *coordinator.Coordinator, o *Options, q *transport.GenerateRequest, emit func(*transport.GenerateEvent) error) {
+func (s *Server) generate(ctx context.Context, q *transport.GenerateRequest, emit func(*transport.GenerateEvent) error) {
+	c, o := s.coordinator, &s.o
 	r, err := request(q, o.PrefillChunk, c.Budget())
 	var result *generation.Result
 	if err == nil {
@@ -79,6 +46,9 @@ func generate(ctx context.Context, c *coordinator.Coordinator, o *Options, q *tr
 			done.Error = fmt.Sprintf("%v after %d tokens", err, len(result.Tokens))
 		}
 		o.Log("a request failed: %s", done.Error)
+		if !errors.Is(err, transport.ErrClientCanceled) {
+			o.Metrics.failures.add(time.Now(), done.Error)
+		}
 	}
 	_ = emit(done) // the client is gone
 }

@@ -19,6 +19,7 @@ type Metrics struct {
 	firstToken prometheus.Histogram
 	latency    *prometheus.HistogramVec
 	speed      rate
+	failures   failures
 }
 
 // NewMetrics makes the metrics; Attach adds what a coordinator counts itself.

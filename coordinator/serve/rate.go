@@ -14,6 +14,7 @@ type rate struct {
 	counts [rateWindow]int // of second modulo the window
 	newest int64           // second, Unix
 	oldest int64           // second of the first event since there was none
+	all    uint64
 }
 
 // add counts an event; times don't go backwards by more than the window.
@@ -25,6 +26,14 @@ func (r *rate) add(now time.Time) {
 		r.oldest = now.Unix()
 	}
 	r.counts[r.newest%rateWindow]++
+	r.all++
+}
+
+// total is the number of events since the start.
+func (r *rate) total() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all
 }
 
 // perSecond is the mean over the window, or since the events began.
