@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moepool/moepool/coordinator/membership"
 	"github.com/moepool/moepool/coordinator/serve"
 	"github.com/moepool/moepool/transport"
 )
@@ -120,6 +121,11 @@ func rebalanced(before, now *serve.Status) (bool, string, error) {
 		return false, fmt.Sprintf("placement %d is %s, %s to load (%s)", m.Pending.Epoch, m.Pending.Phase, bytesText(m.Pending.Moved), m.Pending.Reason), nil
 	case m.Problem != "" && m.Problem != before.Members.Problem:
 		return false, "", fmt.Errorf("no new placement: %s", m.Problem)
+	}
+	for _, e := range m.Events { // a plan that is the active one has no epoch
+		if e.Kind == membership.EventPlan && e.Epoch == 0 && e.Time.After(before.Members.Time) {
+			return true, e.Text, nil
+		}
 	}
 	return false, "", nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/moepool/moepool/coordinator/serve"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -152,4 +153,127 @@ func (c *externalCluster) waitForEvents(n int64) {
 	c.t.Helper()
 	want := c.events.Load() + n
 	waitFor(c.t, waitLimit, func() (bool, string) { return c.events.Load() >= want, "events of an answer" })
+}
+
+// A request's own budget holds for that request only; the coordinator refuses what it can't read.
+func TestBudgetOverride(t *testing.T) {
+	t.Parallel()
+	c := newExternalCluster(t, 1)
+	c.coordinator("--budget-residency", "none")
+	ask := []string{"--json", "--max-tokens", "8", demoPrompt}
+	policies := map[string]bool{} // policy → experts were dropped
+	for _, more := range [][]string{{}, {"--expert-budget", "3"}, {}, {"--expert-budget", "off"}} {
+		r := c.run(append(more, ask...)...).json(t)
+		if r.Budget == nil {
+			t.Fatal("no budget in the report")
+		}
+		dropped := r.Budget.DroppedExperts > 0
+		if before, is := policies[r.Budget.Policy]; is && before != dropped {
+			t.Errorf("budget %s dropped experts once and once not", r.Budget.Policy)
+		}
+		policies[r.Budget.Policy] = dropped
+	}
+	if len(policies) != 2 || policies["off"] || !policies["count=3"] {
+		t.Errorf("budgets that dropped experts: %v", policies)
+	}
+	refused := c.run("--expert-budget", "most", demoPrompt)
+	if code := refused.await(t, waitLimit); code != exitUsage || !strings.Contains(refused.stderr.String(), `"most"`) {
+		t.Errorf("exit code %d: %s", code, refused.stderr.String())
+	}
+}
+
+// A deadline ends the answer at the coordinator, which says how far it was.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	c := newExternalCluster(t, 1, "--model", longModel(t))
+	c.coordinator()
+	p := c.run("--json", "--raw", "--ignore-eos", "--max-tokens", "8000", "--timeout", "700ms", demoPrompt)
+	if code := p.await(t, waitLimit); code != exitFailure {
+		t.Fatalf("exit code %d: %s", code, p.stderr.String())
+	}
+	var r runReport
+	mustUnmarshal(t, p.stdout.String(), &r)
+	if len(r.Tokens) == 0 || r.FinishReason != "error" || !strings.Contains(r.Error, "deadline") ||
+		!strings.Contains(r.Error, fmt.Sprintf("after %d tokens", len(r.Tokens))) {
+		t.Errorf("%d tokens, %s, %q", len(r.Tokens), r.FinishReason, r.Error)
+	}
+	nobody := c.run("--cluster", "other", demoPrompt)
+	if code := nobody.await(t, waitLimit); code != exitFailure {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"cluster other", c.server.URL(), "--cluster", "moepool coordinator"} {
+		if !strings.Contains(nobody.stderr.String(), want) {
+			t.Errorf("the error %q does not name %s", nobody.stderr.String(), want)
+		}
+	}
+}
+
+// The commands that look at a cluster and change it: what they print, and that answers stay the same.
+func TestAdminCommands(t *testing.T) {
+	t.Parallel()
+	c := newExternalCluster(t, 2)
+	admin := func(args ...string) string { return moepool(t, append(args, c.shared...)...) }
+	c.coordinator("--workers", "2")
+	status := func() (s serve.Status) {
+		t.Helper()
+		if err := transport.DecodeStrictly([]byte(admin("status", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	answer := func() string { return c.run("--json", "--max-tokens", "12", demoPrompt).json(t).Text }
+	want := answer()
+	s := status()
+	if !s.Serves || !s.Members.Ready || len(s.Members.Workers) != 2 || s.Requests.Answered != 1 || s.Requests.Generated != 12 || s.Experts.Hits == 0 ||
+		s.Workers["w0"].Requests == 0 || s.Model.Family != "qwen3_moe" {
+		t.Errorf("status %+v", s)
+	}
+	if text := admin("status"); !strings.Contains(text, "cluster default: ready") || !strings.Contains(text, "w1") {
+		t.Errorf("status:\n%s", text)
+	}
+	var p serve.Placement
+	mustUnmarshal(t, admin("placement", "show", "--json"), &p)
+	if len(p.Layers) != 5 || len(p.Workers) != 2 || p.Experts != 16 || p.Workers[0].Parts+p.Workers[1].Parts != 5*16 {
+		t.Errorf("placement %+v", p)
+	}
+	if text := admin("placement", "show", "--layer", "1"); !strings.Contains(text, "LAYER 1") {
+		t.Errorf("placement:\n%s", text)
+	}
+	var report backgroundReport
+	mustUnmarshal(t, admin("placement", "rebalance", "--json"), &report)
+	if !report.Done || report.Epoch < p.Epoch {
+		t.Errorf("rebalance: %+v, before it placement %d was active", report, p.Epoch)
+	}
+	mustUnmarshal(t, admin("drain", "w1", "--json"), &report)
+	if s = status(); !report.Done || s.Members.Active.Epoch != report.Epoch || !slices.Equal(s.Members.Active.Workers, []string{"w0"}) {
+		t.Errorf("drain: %+v, then %+v", report, s.Members.Active)
+	}
+	if again := answer(); again != want {
+		t.Errorf("after a drain %q, before %q", again, want)
+	}
+	for _, fails := range []struct {
+		code int
+		args []string
+		want string
+	}{
+		{exitFailure, []string{"drain", "w0"}, "no other worker"},
+		{exitFailure, []string{"drain", "w7"}, "there is no worker"},
+		{exitUsage, []string{"drain"}, "moepool status"},
+		{exitUsage, []string{"drain", "a.b"}, "a.b"},
+		{exitUsage, []string{"placement"}, "rebalance"},
+		{exitUsage, []string{"placement", "show", "--layer", "77"}, "77"},
+		{exitUsage, []string{"status", "--watch"}, "--json"},
+		{exitFailure, []string{"status", "--cluster", "other"}, "cluster other"},
+	} {
+		args := fails.args
+		if len(args) > 1 || args[0] != "placement" {
+			args = append(args, c.shared...)
+		}
+		if stderr := moepoolFails(t, fails.code, args...); !strings.Contains(stderr, fails.want) {
+			t.Errorf("%q: %q lacks %q", fails.args, stderr, fails.want)
+		}
+	}
+	if stderr := moepoolFails(t, exitUsage, "status"); !strings.Contains(stderr, "--nats") {
+		t.Errorf("without a server: %q", stderr)
+	}
 }
