@@ -32,19 +32,6 @@ type Server struct {
 	engine      atomic.Pointer[engine.Engine] // once it answers requests
 }
 
-// Start is New and Generate, for a coordinator that is ready.
-func Start(c *coordinator.Coordinator, o Options) (stop func(), err error) {
-	s, err := New(c, o)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Generate(); err != nil {
-		s.Stop()
-		return nil, err
-	}
-	return s.Stop, nil
-}
-
 // New answers admin commands on NATS until Stop, and requests from Generate on, as a service that `nats micro ls` finds. The coordinator
 // leads meanwhile: a service is started with each leadership, and stopped with it.
 func New(c *coordinator.Coordinator, o Options) (*Server, error) {
