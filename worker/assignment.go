@@ -59,7 +59,7 @@ func (p *process) supersedes(m *transport.Assign) error {
 	case m.Coordinator != now.Coordinator && m.Term == now.Term:
 		// Two coordinators at once. Were the present one gone, its silence would have freed the worker (checkSilence).
 		return refuse(transport.CodeRefused, "worker %s works for coordinator %s; it is free after %v without a word of it",
-			p.o.ID, now.Coordinator, transport.SilenceLimit)
+			p.o.ID, now.Coordinator, takeoverSilence)
 	case m.Term == now.Term && m.Epoch < now.Epoch:
 		return refuse(transport.CodeWrongEpoch, "assignment of epoch %d, worker %s has epoch %d", m.Epoch, p.o.ID, now.Epoch)
 	case m.Term == now.Term && m.Epoch == now.Epoch && !equalLayers(m.Layers, now.Layers):
@@ -179,6 +179,9 @@ func (p *process) CoordinatorBeat(b *transport.CoordinatorBeat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.epochs.beat(b)
+	if a := p.epochs.assigned; a != nil && b.Term >= a.Term {
+		p.rival = b.Instance != a.Coordinator
+	}
 	if p.epochs.dropped {
 		p.tend()
 		p.wake()
@@ -188,17 +191,23 @@ func (p *process) CoordinatorBeat(b *transport.CoordinatorBeat) {
 	}
 }
 
+// takeoverSilence is for how long a worker that hears another coordinator waits for a word of its own; without another one there is no hurry,
+// and it waits for transport.SilenceLimit.
+const takeoverSilence = 3 * transport.ProgressInterval
+
 // checkSilence frees the worker for another coordinator when its own has not been heard for long. Shards stay as they are, so that an
 // equal assignment is ready at once, and so does a load in progress.
 func (p *process) checkSilence(seconds float64) {
-	if seconds < transport.SilenceLimit.Seconds() {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.epochs.assigned == nil {
+	limit := transport.SilenceLimit
+	if p.rival {
+		limit = takeoverSilence
+	}
+	if seconds < limit.Seconds() || p.epochs.assigned == nil {
 		return
 	}
+	p.rival = false
 	p.o.Log("worker %s has not heard its coordinator for %.0f s: it is free for another one", p.o.ID, seconds)
 	p.epochs.free()
 }

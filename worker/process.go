@@ -132,6 +132,7 @@ type process struct {
 	ready   int64         // bytes of the newest assignment
 	total   int64
 	lookNow bool // the next beat carries residency
+	rival   bool // the last beat was that of another coordinator
 	leaving bool // it drains
 	ending  bool // it takes no more work, and loads and gives back no more
 
