@@ -182,8 +182,7 @@ func (l *layer) levelWith(e, worker int, ratio float64) (level float64) {
 	sums := l.sums[worker*len(l.p.batches):]
 	deviation := 0.0
 	if l.shared != nil {
-		amount := ratio / float64(float64(l.p.model.Parts)*float64(l.copies[e]))
-		deviation = math.Sqrt(max(0, l.shared.variance[worker]+l.shared.growth(worker, e, amount)))
+		deviation = math.Sqrt(max(0, l.shared.variance[worker]+l.shared.growth(worker, e, l.amountOf(e, ratio))))
 	}
 	for b, x := range l.expert(e) {
 		with := float64(sums[b] + x.times(ratio))

@@ -225,10 +225,19 @@ func (l *layer) change(item, worker int, sign int64) {
 	l.level[worker], l.penalty[worker] = l.judge(worker, sums[:len(l.p.batches)], variance)
 }
 
-// amount is how much of an expert's rows an owner of one of its parts has to do: a fraction of all parts for all rows.
+// amountOf is how much an owner of some of an expert's parts, of ratio times the average size together, has to do for a row that chooses it: a fraction of all parts. Replicas
+// count half of their share, since a step uses them to even out what the others have to do.
+func (l *layer) amountOf(e int, ratio float64) float64 {
+	amount := ratio / float64(float64(l.p.model.Parts)*float64(l.copies[e]))
+	if l.copies[e] > 1 {
+		amount /= 2
+	}
+	return amount
+}
+
+// amount is amountOf one part.
 func (l *layer) amount(item int) float64 {
-	parts := l.p.model.Parts
-	return l.ratio[item%parts] / float64(float64(parts)*float64(l.copies[item/parts]))
+	return l.amountOf(item/l.p.model.Parts, l.ratio[item%l.p.model.Parts])
 }
 
 // judge gives level and penalty of a worker with some expected loads, one for each batch size, and a variance of what it has of a row.

@@ -63,7 +63,11 @@ func (d *Divider) Divide(workers int, items []Item) {
 // Load is what a worker has to do after Divide, in rows.
 func (d *Divider) Load(worker int) int { return d.load[worker] }
 
-// relieve moves rows of one item from the worker with the most to do to another owner; false if none helps.
+// change is rows of an item that move from one of its owners to another.
+type change struct{ item, from, to, rows int }
+
+// relieve moves rows of an item from the worker with the most to do to another owner, and if that alone doesn't help, an item from there to a third
+// worker, too; false if nothing helps.
 func (d *Divider) relieve(items []Item) bool {
 	most := 0
 	for w, load := range d.load {
@@ -71,7 +75,20 @@ func (d *Divider) relieve(items []Item) bool {
 			most = w
 		}
 	}
-	best := struct{ item, from, to, rows, high int }{high: d.load[most]}
+	if c, ok := d.oneChange(items, most); ok {
+		d.apply(items, c)
+		return true
+	}
+	if first, second, ok := d.twoChanges(items, most); ok {
+		d.apply(items, first)
+		d.apply(items, second)
+		return true
+	}
+	return false
+}
+
+func (d *Divider) oneChange(items []Item, most int) (best change, ok bool) {
+	least := d.load[most]
 	for _, i := range d.order {
 		it := &items[i]
 		from := slices.Index(it.Owners, int32(most))
@@ -83,37 +100,76 @@ func (d *Divider) relieve(items []Item) bool {
 			if to == from {
 				continue
 			}
-			first := FirstRow - 1
-			if it.Shares[to] > 0 {
-				first = 0
-			}
-			other := d.load[w] + first
-			if high := max(d.load[most]-all-FirstRow+1, other+all); high < best.high {
-				best = struct{ item, from, to, rows, high int }{i, from, to, all, high}
+			read := it.read(to)
+			other := d.load[w] + read
+			if high := max(d.load[most]-all-FirstRow+1, other+all); high < least {
+				best, least, ok = change{i, from, to, all}, high, true
 			}
 			some := min((d.load[most]-other)/2, all-1)
 			if some < 1 {
 				continue
 			}
 			// Two owners read the part then; that must be worth something.
-			if high := max(d.load[most]-some, other+some); high < best.high && high <= d.load[most]-first/2 {
-				best = struct{ item, from, to, rows, high int }{i, from, to, some, high}
+			if high := max(d.load[most]-some, other+some); high < least && high <= d.load[most]-read/2 {
+				best, least, ok = change{i, from, to, some}, high, true
 			}
 		}
 	}
-	if best.rows == 0 {
-		return false
+	return best, ok
+}
+
+// twoChanges looks for two items that move as wholes: one away from the worker with the most to do, another one away from where that goes.
+func (d *Divider) twoChanges(items []Item, most int) (first, second change, ok bool) {
+	least := d.load[most]
+	for _, i := range d.order {
+		it := &items[i]
+		from := slices.Index(it.Owners, int32(most))
+		if from < 0 || it.Shares[from] == 0 {
+			continue
+		}
+		all := it.Shares[from]
+		left := d.load[most] - all - FirstRow + 1
+		for to, middle := range it.Owners {
+			if to == from || left >= least {
+				continue
+			}
+			for _, j := range d.order {
+				other := &items[j]
+				at := slices.Index(other.Owners, middle)
+				if j == i || at < 0 || other.Shares[at] == 0 {
+					continue
+				}
+				rows := other.Shares[at]
+				between := d.load[middle] + it.read(to) + all - rows - FirstRow + 1
+				if between >= least {
+					continue
+				}
+				for end, w := range other.Owners {
+					if end == at || int(w) == most {
+						continue
+					}
+					if high := max(left, between, d.load[w]+other.read(end)+rows); high < least {
+						first, second, least, ok = change{i, from, to, all}, change{j, at, end, rows}, high, true
+					}
+				}
+			}
+		}
 	}
-	it := &items[best.item]
-	if it.Shares[best.to] == 0 {
-		d.load[it.Owners[best.to]] += FirstRow - 1
+	return first, second, ok
+}
+
+// read is what an owner has to do for reading the part, if it doesn't already.
+func (it *Item) read(owner int) int {
+	if it.Shares[owner] > 0 {
+		return 0
 	}
-	it.Shares[best.from] -= best.rows
-	it.Shares[best.to] += best.rows
-	d.load[it.Owners[best.to]] += best.rows
-	d.load[most] -= best.rows
-	if it.Shares[best.from] == 0 {
-		d.load[most] -= FirstRow - 1
-	}
-	return true
+	return FirstRow - 1
+}
+
+func (d *Divider) apply(items []Item, c change) {
+	it := &items[c.item]
+	d.load[it.Owners[c.to]] += it.read(c.to) + c.rows
+	it.Shares[c.to] += c.rows
+	it.Shares[c.from] -= c.rows
+	d.load[it.Owners[c.from]] -= it.read(c.from) + c.rows
 }

@@ -94,6 +94,11 @@ func TestDivideExamples(t *testing.T) {
 		"those with many rows first": {
 			[]Item{{Rows: 1, Owners: []int32{0, 1}}, {Rows: 20, Owners: []int32{0, 1}}, {Rows: 20, Owners: []int32{0}}}, [][]int{{1, 0}, {0, 20}, {20}},
 		},
+		"a chain": {
+			// Of equals the first is taken: the first item takes worker 0. The second can't go elsewhere, and the third finds both its owners busy; so it
+			// takes worker 0 and the first one leaves it.
+			[]Item{{Rows: 9, Owners: []int32{0, 2}}, {Rows: 8, Owners: []int32{1}}, {Rows: 7, Owners: []int32{0, 1}}}, [][]int{{0, 9}, {8}, {7, 0}},
+		},
 	} {
 		new(Divider).Divide(3, c.items)
 		for i, want := range c.want {
