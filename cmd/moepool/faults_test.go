@@ -120,7 +120,7 @@ func TestByHand(t *testing.T) {
 	metrics := httpGet(t, "http://"+ready.HTTP+"/metrics")
 	for _, want := range []string{"moepool_generated_tokens_total 12", "moepool_time_to_first_token_seconds_count 1",
 		`moepool_worker_requests_total{worker="left"}`, `moepool_worker_latency_seconds_count{worker="left"}`, "moepool_expert_hits_total", `moepool_worker_arena_fallbacks{worker="right"} 0`,
-		`moepool_worker_pages_local{worker="left"}`} {
+		`moepool_worker_pages_local{worker="left"}`, "moepool_placement_epoch 1", "moepool_placement_uncovered_parts 0", "moepool_workers_lost_total 0"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s", want)
 		}

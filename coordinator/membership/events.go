@@ -36,6 +36,25 @@ type Event struct {
 	Text   string    `json:"text"`
 }
 
+// Totals count since the start.
+type Totals struct {
+	Placements uint64 `json:"placements"`   // that became active
+	GivenUp    uint64 `json:"given_up"`     // that were prepared and did not
+	Moved      int64  `json:"moved_bytes"`  // that workers had to load for those that became active
+	Lost       uint64 `json:"lost_workers"` // how often a worker could not be used any more that was not asked to leave
+}
+
+func (t *Totals) count(kind EventKind) {
+	switch kind {
+	case EventActive:
+		t.Placements++
+	case EventGivenUp:
+		t.GivenUp++
+	case EventLost:
+		t.Lost++
+	}
+}
+
 // maxEvents is how many are remembered.
 const maxEvents = 200
 
@@ -85,6 +104,7 @@ func (m *Members) note(a *action) (line string) {
 	case EventCommit:
 		line = fmt.Sprintf("placement %d can't be committed yet: %s", a.plan.Epoch, a.reason)
 	}
+	m.totals.count(a.event)
 	if a.event != "" {
 		event.Time = time.Now()
 		m.events.add(event)

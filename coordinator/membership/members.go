@@ -108,6 +108,7 @@ type Members struct {
 
 	reason     string // what the active plan was made for
 	bytesMoved int64  // by it
+	totals     Totals
 }
 
 // New begins to follow beats and to send the coordinator's own, until ctx ends or Close.
@@ -231,6 +232,7 @@ func (m *Members) act(a *action) []action {
 		m.commit(a.pending)
 	case actActivate:
 		m.reason, m.bytesMoved = a.reason, m.toLoad(a.plan, a.pending.before)
+		m.totals.Moved += m.bytesMoved
 		m.ledger.place(a.plan)
 		select {
 		case m.announce <- struct{}{}:

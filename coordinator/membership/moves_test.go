@@ -294,6 +294,9 @@ func TestStatus(t *testing.T) {
 	workers["w1"].stop()
 	c.Fail("w1", errors.New("exit status 1"))
 	got = c.Status()
+	if d := cmp.Diff(Totals{Placements: 1, Moved: 800, Lost: 1}, got.Totals); d != "" {
+		t.Fatal(d)
+	}
 	if lost := got.Workers[1]; lost.State != StateLost || lost.Usable || lost.Problem != "exit status 1" || got.Ready || got.Uncovered != 4 {
 		t.Fatalf("%+v", got)
 	}

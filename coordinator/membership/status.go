@@ -27,6 +27,7 @@ type Status struct {
 	Workers     []WorkerStatus    `json:"workers"`           // in order of hosts, nodes and ids; lost ones too, for a while
 	Foreign     map[string]string `json:"foreign,omitempty"` // workers that serve another coordinator → its instance
 	Events      []Event           `json:"events"`            // the latest, oldest first
+	Totals      Totals            `json:"totals"`
 }
 
 // StateLost is the state of a worker that can't be used; Problem says why.
@@ -80,7 +81,7 @@ func (m *Members) Status() Status {
 	defer m.mu.Unlock()
 	t := m.table
 	s := Status{Time: time.Now(), Coordinator: m.o.Instance, Term: m.o.Term, Ready: t.allCovered(), Uncovered: t.coverage().parts,
-		Parts: len(m.o.Model.Layers) * m.o.Model.Experts * m.o.Model.Parts, Foreign: maps.Clone(t.foreign), Events: append([]Event{}, m.events...)}
+		Parts: len(m.o.Model.Layers) * m.o.Model.Experts * m.o.Model.Parts, Foreign: maps.Clone(t.foreign), Events: append([]Event{}, m.events...), Totals: m.totals}
 	for _, n := range m.o.Model.PartBytes {
 		s.PartBytes += n * int64(m.o.Model.Experts) * int64(len(m.o.Model.Layers))
 	}

@@ -94,6 +94,12 @@ func newClusterCollector(c *coordinator.Coordinator) *clusterCollector {
 	describe("budget_bytes_not_read_total", "Bytes of experts not read because of the budget.")
 	describe("coordinator_leads", "1 if this coordinator answers requests: it leads its group, or is alone.")
 	describe("coordinator_term", "Term that this coordinator leads its group in; 0 while it does not lead, or is alone.")
+	describe("placement_epoch", "Epoch of the active placement; 0 without one.")
+	describe("placement_uncovered_parts", "Expert parts of the active placement that no worker can compute at the moment.")
+	describe("placements_total", "Placements that became active.")
+	describe("placements_given_up_total", "Placements that were prepared and did not become active.")
+	describe("placement_moved_bytes_total", "Bytes of experts that workers had to load for placements that became active.")
+	describe("workers_lost_total", "How often a worker that was not asked to leave could not be used any more.")
 	describe("workers", "Workers by state.", "state")
 	describe("worker_lane", "1 for the lane that a worker's tensor traffic takes: nats or local.", "worker", "lane")
 	describe("worker_requests_total", "Work messages that a worker answered.", "worker")
@@ -160,6 +166,17 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	for state, n := range states {
 		emit("workers", prometheus.GaugeValue, float64(n), string(state))
 	}
+	status := members.Status()
+	epoch := uint64(0)
+	if status.Active != nil {
+		epoch = status.Active.Epoch
+	}
+	emit("placement_epoch", prometheus.GaugeValue, float64(epoch))
+	emit("placement_uncovered_parts", prometheus.GaugeValue, float64(status.Uncovered))
+	emit("placements_total", prometheus.CounterValue, float64(status.Totals.Placements))
+	emit("placements_given_up_total", prometheus.CounterValue, float64(status.Totals.GivenUp))
+	emit("placement_moved_bytes_total", prometheus.CounterValue, float64(status.Totals.Moved))
+	emit("workers_lost_total", prometheus.CounterValue, float64(status.Totals.Lost))
 	for worker, n := range dispatcher.Counters() {
 		emit("worker_requests_total", prometheus.CounterValue, float64(n.Requests), worker)
 		emit("worker_failures_total", prometheus.CounterValue, float64(n.Failures), worker)
