@@ -26,7 +26,9 @@ type Checkpoint struct {
 
 // Open reads configuration and tensor headers of the folder, and checks both against the files' sizes and against each other
 // (every tensor that the family needs exists with the right shape) before anything is allocated.
-func Open(dir string) (*Checkpoint, error) {
+func Open(dir string) (*Checkpoint, error) { return open(dir, nil) }
+
+func open(dir string, absent map[string]Absent) (*Checkpoint, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, fmt.Errorf("model folder: %w", err)
@@ -40,7 +42,7 @@ func Open(dir string) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{dir: dir, config: config, rawConfig: raw, byName: map[string]*TensorFile{}}
 	c.digest = sync.OnceValues(c.computeDigest)
-	if err := c.openFiles(); err != nil {
+	if err := c.openFiles(absent); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	if err := c.check(); err != nil {
@@ -49,12 +51,15 @@ func Open(dir string) (*Checkpoint, error) {
 	return c, nil
 }
 
+// singleFile is the weights' file of a model that has one.
+const singleFile = "model.safetensors"
+
 // openFiles opens model.safetensors or, if there is none, the shards that the index names.
-func (c *Checkpoint) openFiles() error {
-	single := filepath.Join(c.dir, "model.safetensors")
+func (c *Checkpoint) openFiles(absent map[string]Absent) error {
+	single := filepath.Join(c.dir, singleFile)
 	_, err := os.Stat(single)
-	if err == nil {
-		return c.addFile(single)
+	if _, elsewhere := absent[singleFile]; err == nil || elsewhere {
+		return c.addFile(single, absent)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -69,9 +74,9 @@ func (c *Checkpoint) openFiles() error {
 	c.rawIndex = index.raw
 	for _, shard := range index.shards {
 		path := filepath.Join(c.dir, shard)
-		if err := c.addFile(path); err != nil {
+		if err := c.addFile(path, absent); err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("%s names a file that does not exist: %w", index.path, err)
+				return &MissingError{Index: index.path, Files: index.missing(c.dir), err: err}
 			}
 			return err
 		}
@@ -91,8 +96,14 @@ func (c *Checkpoint) noWeights() error {
 	return fmt.Errorf("model folder %s: expected model.safetensors or model.safetensors.index.json, found %s", c.dir, found)
 }
 
-func (c *Checkpoint) addFile(path string) error {
-	f, err := OpenTensors(path)
+func (c *Checkpoint) addFile(path string, absent map[string]Absent) error {
+	var f *TensorFile
+	var err error
+	if a, elsewhere := absent[filepath.Base(path)]; elsewhere {
+		f, err = openAbsent(path, a)
+	} else {
+		f, err = OpenTensors(path)
+	}
 	if err != nil {
 		return err
 	}
@@ -120,7 +131,7 @@ func (c *Checkpoint) check() error {
 			return &TensorError{File: f.path, Tensor: name, Expected: fmt.Sprintf("shape %v by config.json", shape), Found: fmt.Sprint(e.shape)}
 		}
 		if e.dtype == F8E4M3 && c.config.BlockFP8 {
-			if _, err := c.Tensor(name); err != nil {
+			if _, err := c.Tensor(name); err != nil && !errors.As(err, new(*AbsentError)) {
 				return err
 			}
 			continue

@@ -42,6 +42,9 @@ func add(h hash.Hash, piece []byte) {
 // hashEdges hashes the first and last 4 KiB of each tensor (all of a shorter one), in ascending offsets. A model has thousands
 // of tensors, each a seek: blocks of them are hashed by several goroutines, then the blocks' hashes are hashed in order.
 func (f *TensorFile) hashEdges() ([]byte, error) {
+	if f.edges != nil {
+		return f.edges, nil
+	}
 	const block = 256 // part of the digest's definition
 	entries := f.header.entries
 	sums := make([][sha256.Size]byte, (len(entries)+block-1)/block)

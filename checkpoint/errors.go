@@ -1,6 +1,9 @@
 package checkpoint
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // TensorError says that a tensor of a file is not what the configuration or the file's own header promises.
 type TensorError struct {
@@ -25,3 +28,19 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string { return fmt.Sprintf("%s: %s: %s", e.File, e.Key, e.Problem) }
+
+// MissingError says which of the files that an index names are not there.
+type MissingError struct {
+	Index string   // path
+	Files []string // names
+	err   error    // of the first
+}
+
+func (e *MissingError) Error() string {
+	if len(e.Files) < 2 {
+		return fmt.Sprintf("%s names a file that does not exist: %v", e.Index, e.err)
+	}
+	return fmt.Sprintf("%s names %d files that do not exist: %s", e.Index, len(e.Files), strings.Join(e.Files, ", "))
+}
+
+func (e *MissingError) Unwrap() error { return e.err }

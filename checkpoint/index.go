@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 )
@@ -61,4 +62,14 @@ func (x *index) check(c *Checkpoint) error {
 		}
 	}
 	return nil
+}
+
+// missing lists the files of a folder that are not there.
+func (x *index) missing(dir string) (names []string) {
+	for _, name := range x.shards {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // TensorFile is one open safetensors file, read through a read-only mapping. Its methods may be called concurrently.
@@ -18,6 +20,10 @@ type TensorFile struct {
 	header  *header
 	byName  map[string]int // index into header.entries
 	close   sync.Once
+
+	absent    atomic.Bool // file and mapping are not there (partial.go)
+	attaching sync.Mutex
+	edges     []byte // hashEdges of one that is absent
 }
 
 // OpenTensors opens a safetensors file and checks its header against the file's size.
@@ -50,17 +56,26 @@ func openTensors(path string, f *os.File) (*TensorFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &TensorFile{path: path, file: f, size: info.Size(), mapping: m, header: h, byName: make(map[string]int, len(h.entries))}
+	t := newTensorFile(path, info.Size(), h)
+	t.file, t.mapping = f, m
+	return t, nil
+}
+
+func newTensorFile(path string, size int64, h *header) *TensorFile {
+	t := &TensorFile{path: path, size: size, header: h, byName: make(map[string]int, len(h.entries))}
 	for i := range h.entries {
 		t.byName[h.entries[i].name] = i
 	}
-	return t, nil
+	return t
 }
 
 // Close unmaps the file; its tensors must not be used afterwards.
 func (f *TensorFile) Close() error {
 	var err error
 	f.close.Do(func() {
+		if f.absent.Load() {
+			return
+		}
 		err = f.mapping.close()
 		if e := f.file.Close(); err == nil {
 			err = e
@@ -84,6 +99,9 @@ func (f *TensorFile) Tensor(name string) (Tensor, error) {
 	i, found := f.byName[name]
 	if !found {
 		return Tensor{}, &TensorError{File: f.path, Tensor: name, Expected: "a tensor of this name", Found: lookAlike(name, f.Names())}
+	}
+	if f.absent.Load() {
+		return Tensor{}, &AbsentError{File: filepath.Base(f.path), Tensor: name}
 	}
 	e := &f.header.entries[i]
 	data, err := f.mapping.bytes(e.begin, e.end)
