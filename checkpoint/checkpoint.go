@@ -25,8 +25,8 @@ type Checkpoint struct {
 }
 
 // Open reads configuration and tensor headers of the folder, and checks both against the files' sizes and against each other
-// (every tensor that the family needs exists with the right shape) before anything is allocated.
-func Open(dir string) (*Checkpoint, error) { return open(dir, nil) }
+// (every tensor that the family needs exists with the right shape) before anything is allocated. ErrMissing: files are not there.
+func Open(dir string) (*Checkpoint, error) { return OpenPartial(dir, nil) }
 
 func open(dir string, absent map[string]Absent) (*Checkpoint, error) {
 	info, err := os.Stat(dir)
@@ -93,7 +93,11 @@ func (c *Checkpoint) noWeights() error {
 			break
 		}
 	}
-	return fmt.Errorf("model folder %s: expected model.safetensors or model.safetensors.index.json, found %s", c.dir, found)
+	err := fmt.Errorf("model folder %s: expected model.safetensors or model.safetensors.index.json, found %s", c.dir, found)
+	if found == "none" {
+		return missing{err}
+	}
+	return err
 }
 
 func (c *Checkpoint) addFile(path string, absent map[string]Absent) error {

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -28,6 +29,14 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string { return fmt.Sprintf("%s: %s: %s", e.File, e.Key, e.Problem) }
+
+// ErrMissing is in the error of Open when the folder, or files that belong into it, are not there; another host may have them.
+var ErrMissing = errors.New("files of the model are missing")
+
+type missing struct{ error }
+
+func (m missing) Is(target error) bool { return target == ErrMissing }
+func (m missing) Unwrap() error        { return m.error }
 
 // MissingError says which of the files that an index names are not there.
 type MissingError struct {

@@ -2,7 +2,9 @@ package checkpoint
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +29,13 @@ func (e *AbsentError) Error() string {
 
 // OpenPartial is Open for a folder that lacks some safetensors files, by name. Configuration, names, shapes and digest are those of the whole model;
 // a tensor of an absent file is an *AbsentError until Attach.
-func OpenPartial(dir string, absent map[string]Absent) (*Checkpoint, error) { return open(dir, absent) }
+func OpenPartial(dir string, absent map[string]Absent) (*Checkpoint, error) {
+	c, err := open(dir, absent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, missing{err}
+	}
+	return c, err
+}
 
 // Attach opens a file of the folder that was absent until now. It must have the header that was said.
 func (c *Checkpoint) Attach(name string) error {

@@ -35,8 +35,10 @@ func PermissionsOf(role Role, cluster, identity string, workers ...string) (Perm
 		p.Publish = append(p.Publish, workSubject(cluster, "*"), controlSubject(cluster, "*"), coordinatorSubject(cluster), inboxPrefix(cluster, ">"))
 		p.Subscribe = append(p.Subscribe, beatSubject(cluster, "*"), replySubject(replyInbox(cluster, "*"), "*"),
 			clusterSubject(cluster, "generate", ">"), adminSubject(cluster, ">"), discovery)
+		p.Publish = append(append(p.Publish, objectReads(cluster)...), objectWrites(cluster)...)
 	case RoleWorker:
 		p.Subscribe = append(p.Subscribe, coordinatorSubject(cluster))
+		p.Publish = append(p.Publish, objectReads(cluster)...)
 		for _, w := range workers {
 			if !ValidName(w) {
 				return Permissions{}, fmt.Errorf("worker id %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", w)
@@ -52,4 +54,22 @@ func PermissionsOf(role Role, cluster, identity string, workers ...string) (Perm
 		return Permissions{}, fmt.Errorf("role %q: valid are %s, %s, %s and %s", role, RoleCoordinator, RoleWorker, RoleClient, RoleAdmin)
 	}
 	return p, nil
+}
+
+// objectReads are the subjects of JetStream's API that reading the cluster's object store needs (worker --fetch).
+func objectReads(cluster string) []string {
+	stream := objectStream(cluster)
+	return []string{
+		"$JS.API.STREAM.INFO." + stream,
+		"$JS.API.DIRECT.GET." + stream + ".>",
+		"$JS.API.CONSUMER.CREATE." + stream + ".>",
+		"$JS.API.CONSUMER.DELETE." + stream + ".*",
+		"$JS.FC." + stream + ".>", // flow control
+	}
+}
+
+// objectWrites are what filling it needs, besides (coordinator --offer-model).
+func objectWrites(cluster string) []string {
+	stream := objectStream(cluster)
+	return []string{"$JS.API.STREAM.CREATE." + stream, "$JS.API.STREAM.PURGE." + stream, "$O." + objectBucket(cluster) + ".>"}
 }

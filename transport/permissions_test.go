@@ -212,7 +212,7 @@ type keyed struct {
 }
 
 // newKeyed makes keys for a coordinator, two clients, an admin and two workers, of which left may use two ids.
-func newKeyed(t testing.TB) *keyed {
+func newKeyed(t testing.TB, change ...func(*server.Options)) *keyed {
 	t.Helper()
 	k := &keyed{files: map[string]string{}, public: map[string]string{}}
 	o := serverOptions(t)
@@ -231,6 +231,9 @@ func newKeyed(t testing.TB) *keyed {
 		o.Nkeys = append(o.Nkeys, &server.NkeyUser{Nkey: k.public[name], Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: p.Publish}, Subscribe: &server.SubjectPermission{Allow: p.Subscribe},
 		}})
+	}
+	for _, c := range change {
+		c(o)
 	}
 	k.servers = startExternal(t, o)
 	return k

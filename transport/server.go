@@ -17,6 +17,7 @@ type ServerOptions struct {
 	Listen     string                           // host:port; "" is 127.0.0.1 with a free port. Anything but loopback needs Token.
 	Token      string                           // "" generates a random one
 	MaxPayload int                              // bytes; 0 is 8 MiB
+	StoreDir   string                           // folder of JetStream's files, for Objects; "" is no JetStream
 	Log        func(format string, args ...any) // the server's warnings and errors; may be nil
 }
 
@@ -58,6 +59,8 @@ func StartServer(o ServerOptions) (*Server, error) {
 		MaxPayload:    int32(o.MaxPayload),
 		MaxPending:    maxPending,
 		WriteDeadline: startTimeout,
+		JetStream:     o.StoreDir != "",
+		StoreDir:      o.StoreDir,
 		NoSigs:        true,
 		NoLog:         o.Log == nil,
 	})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/transport"
 	"github.com/moepool/moepool/worker/shard"
 )
@@ -111,7 +112,7 @@ func (p *process) loadWanted() {
 	p.loading = l
 	keep := p.epochs.keep()
 	p.mu.Unlock()
-	shards, err := p.holder.Load(ctx, shard.Loading{
+	shards, err := p.load(ctx, shard.Loading{
 		Plan: plan, Keep: keep, Progress: func(ready, total int64) { p.progress(l, ready, total) },
 		Memory: func() shard.Memory { return p.seat.memory(p.o.PerNode) },
 	})
@@ -137,6 +138,21 @@ func (p *process) loadWanted() {
 		mebibytes := func(n int64) float64 { return float64(n) / (1 << 20) }
 		p.o.Log("worker %s is ready: epoch %d, %d expert parts, %.1f MiB (since its start %.1f packed, %.1f found packed)", p.o.ID,
 			p.epochs.assigned.Epoch, plan.Count, mebibytes(plan.Bytes), mebibytes(c.PackedBytes), mebibytes(c.ReusedBytes))
+	}
+}
+
+// load loads; files of the checkpoint that are not on this host are fetched when the first of their experts is to be packed. What was
+// packed before stays, so each file costs another look at what is there.
+func (p *process) load(ctx context.Context, o shard.Loading) (*shard.Shards, error) {
+	for {
+		shards, err := p.holder.Load(ctx, o)
+		absent := (*checkpoint.AbsentError)(nil)
+		if p.o.Fetch == nil || !errors.As(err, &absent) {
+			return shards, err
+		}
+		if err := p.o.Fetch(ctx, absent.File); err != nil {
+			return nil, err
+		}
 	}
 }
 

@@ -1,11 +1,13 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
 	"time"
 
+	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
 )
@@ -26,6 +28,13 @@ type Options struct {
 
 	// ModelDir is the checkpoint's folder on this host.
 	ModelDir string
+
+	// Checkpoint is the model where it is open already; Run closes it. nil: ModelDir is opened.
+	Checkpoint *checkpoint.Checkpoint
+
+	// Fetch brings a file of the checkpoint here that is absent (checkpoint.AbsentError) and attaches it; nil: all are here. It is called
+	// when experts of that file are to be loaded.
+	Fetch func(ctx context.Context, file string) error
 
 	// Format and Parts are how experts are packed; both must equal the coordinator's. 0 parts is 1.
 	Format kernels.Format

@@ -29,15 +29,17 @@ type holding struct {
 
 // hold opens everything; errors are those of the model, the node and, for packing, the folder's lock.
 func hold(o Options, packing bool) (h *holding, err error) {
-	h = &holding{o: o}
+	h = &holding{o: o, checkpoint: o.Checkpoint}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
 			h = nil
 		}
 	}()
-	if h.checkpoint, err = checkpoint.Open(o.ModelDir); err != nil {
-		return h, err
+	if h.checkpoint == nil {
+		if h.checkpoint, err = checkpoint.Open(o.ModelDir); err != nil {
+			return h, err
+		}
 	}
 	config := h.checkpoint.Config()
 	if config.Experts == 0 {

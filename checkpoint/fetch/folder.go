@@ -24,7 +24,7 @@ type Folder struct {
 	checkpoint *checkpoint.Checkpoint
 }
 
-// Open gives the model of a folder, which is made if it does not exist. What its configuration needs is fetched, and of weights that are not
+// Open gives the model of a folder, which is made if it does not exist. progress is told of what comes from the store. What its configuration needs is fetched, and of weights that are not
 // there the headers; tensors of those files are *checkpoint.AbsentError until Fetch. A folder that holds another model is an error. The checkpoint is
 // the caller's to close.
 func Open(ctx context.Context, s Store, m *Manifest, dir string, progress Progress) (*Folder, *checkpoint.Checkpoint, error) {
@@ -132,14 +132,17 @@ func (f *Folder) fill(ctx context.Context, file *File, bytes int64) (whole bool,
 	}
 	defer partial.Close()
 	for i := range file.Pieces {
-		begin, end := file.piece(i)
+		begin, end := f.manifest.piece(file, i)
 		if begin >= bytes {
 			return false, partial.Sync()
 		}
-		if err := f.piece(ctx, partial, file, i); err != nil {
+		taken, err := f.piece(ctx, partial, file, i)
+		if err != nil {
 			return false, err
 		}
-		f.progress(file.Name, end, file.Size)
+		if taken {
+			f.progress(file.Name, end, file.Size)
+		}
 	}
 	if err := partial.Truncate(file.Size); err != nil {
 		return false, err
@@ -150,20 +153,20 @@ func (f *Folder) fill(ctx context.Context, file *File, bytes int64) (whole bool,
 	return true, os.Rename(path, f.path(file))
 }
 
-// piece makes sure that a piece is in the partial file.
-func (f *Folder) piece(ctx context.Context, partial *os.File, file *File, i int) error {
-	begin, end := file.piece(i)
+// piece makes sure that a piece is in the partial file; taken: it had to come from the store.
+func (f *Folder) piece(ctx context.Context, partial *os.File, file *File, i int) (taken bool, err error) {
+	begin, end := f.manifest.piece(file, i)
 	buffer := make([]byte, end-begin)
 	if _, err := io.ReadFull(io.NewSectionReader(partial, begin, end-begin), buffer); err == nil && digest(buffer) == file.Pieces[i] {
-		return nil
+		return false, nil
 	}
-	data, err := f.store.Get(ctx, file.Pieces[i], PieceBytes)
+	data, err := f.store.Get(ctx, file.Pieces[i], int(f.manifest.Piece))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if int64(len(data)) != end-begin || digest(data) != file.Pieces[i] {
-		return fmt.Errorf("piece %d (%s) came with %d bytes and digest %s", i, file.Pieces[i], len(data), digest(data))
+		return false, fmt.Errorf("piece %d (%s) came with %d bytes and digest %s", i, file.Pieces[i], len(data), digest(data))
 	}
 	_, err = partial.WriteAt(data, begin)
-	return err
+	return err == nil, err
 }

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// PieceBytes is the size of all pieces of a file but the last: what is lost at most when a transfer stops.
-const PieceBytes = 16 << 20
-
 const (
+	// pieceBytes is the size of pieces: what is lost at most when a transfer stops.
+	pieceBytes    = 16 << 20
+	maxPieceBytes = 64 << 20
 	manifestName  = "manifest"
 	maxManifest   = 64 << 20 // bytes; that of a model of a terabyte has 5 MB
 	maxFileBytes  = 1 << 44
@@ -29,6 +29,7 @@ var ErrNotOffered = errors.New("not offered")
 type Manifest struct {
 	Format int    `json:"format"` // of the manifest
 	Model  string `json:"model"`  // the model's digest (checkpoint.Digest)
+	Piece  int64  `json:"piece_bytes"`
 	Files  []File `json:"files"`
 }
 
@@ -36,17 +37,26 @@ type Manifest struct {
 type File struct {
 	Name   string   `json:"name"`
 	Size   int64    `json:"size"`             // bytes
-	Pieces []string `json:"pieces"`           // SHA-256 in hex of each PieceBytes, the last one shorter
+	Pieces []string `json:"pieces"`           // SHA-256 in hex of each piece
 	Header int64    `json:"header,omitempty"` // safetensors: bytes of the header
 	Edges  string   `json:"edges,omitempty"`  // safetensors: checkpoint.File.Edges in hex
 }
 
 func (f *File) weights() bool { return f.Header > 0 }
 
-// piece gives the bounds of a piece.
-func (f *File) piece(i int) (begin, end int64) {
-	begin = int64(i) * PieceBytes
-	return begin, min(begin+PieceBytes, f.Size)
+// pieces is how many a file has: the header's, then the others', so that a header alone can be had; all are of the manifest's size but the last of both.
+func (m *Manifest) pieces(f *File) int64 {
+	return (f.Header+m.Piece-1)/m.Piece + (f.Size-f.Header+m.Piece-1)/m.Piece
+}
+
+// piece gives the bounds of one.
+func (m *Manifest) piece(f *File, i int) (begin, end int64) {
+	inHeader := (f.Header + m.Piece - 1) / m.Piece
+	if n := int64(i); n < inHeader {
+		return n * m.Piece, min((n+1)*m.Piece, f.Header)
+	}
+	begin = f.Header + (int64(i)-inHeader)*m.Piece
+	return begin, min(begin+m.Piece, f.Size)
 }
 
 // check demands what everything else relies on: names without folders, sizes that are possible, digests.
@@ -57,6 +67,9 @@ func (m *Manifest) check() error {
 	if !isDigest(m.Model) {
 		return fmt.Errorf("model %q is no digest", m.Model)
 	}
+	if m.Piece < 1 || m.Piece > maxPieceBytes {
+		return fmt.Errorf("pieces of %d bytes: at most %d are possible", m.Piece, maxPieceBytes)
+	}
 	seen := map[string]bool{}
 	for i := range m.Files {
 		f := &m.Files[i]
@@ -64,7 +77,7 @@ func (m *Manifest) check() error {
 			return fmt.Errorf("file %q: expected is a name, once", f.Name)
 		}
 		seen[f.Name] = true
-		if f.Size < 0 || f.Size > maxFileBytes || f.Header < 0 || f.Header > f.Size || int64(len(f.Pieces)) != (f.Size+PieceBytes-1)/PieceBytes {
+		if f.Size < 0 || f.Size > maxFileBytes || f.Header < 0 || f.Header > f.Size || int64(len(f.Pieces)) != m.pieces(f) {
 			return fmt.Errorf("file %s: %d bytes in %d pieces, header of %d", f.Name, f.Size, len(f.Pieces), f.Header)
 		}
 		for _, p := range f.Pieces {

@@ -23,6 +23,10 @@ var smallFiles = []string{
 // Offer puts a model's files into the store and then says so with a manifest. Pieces that are there already are not sent again, so an offer that was
 // stopped goes on; a model that is offered already (by its digest) is left as it is. Pieces of a formerly offered model go.
 func Offer(ctx context.Context, s Store, c *checkpoint.Checkpoint, progress Progress) (*Manifest, error) {
+	return offer(ctx, s, c, pieceBytes, progress)
+}
+
+func offer(ctx context.Context, s Store, c *checkpoint.Checkpoint, piece int64, progress Progress) (*Manifest, error) {
 	model, err := c.Digest()
 	if err != nil {
 		return nil, err
@@ -34,7 +38,7 @@ func Offer(ctx context.Context, s Store, c *checkpoint.Checkpoint, progress Prog
 	if former != nil && former.Model == model {
 		return former, nil
 	}
-	m := &Manifest{Format: formatVersion, Model: model}
+	m := &Manifest{Format: formatVersion, Model: model, Piece: piece}
 	for _, name := range smallFiles {
 		info, err := os.Stat(filepath.Join(c.Dir(), name))
 		if errors.Is(err, os.ErrNotExist) {
@@ -53,7 +57,7 @@ func Offer(ctx context.Context, s Store, c *checkpoint.Checkpoint, progress Prog
 		m.Files = append(m.Files, File{Name: w.Name, Size: w.Size, Header: w.Header, Edges: hex.EncodeToString(w.Edges)})
 	}
 	for i := range m.Files {
-		if err := m.Files[i].offer(ctx, s, c.Dir(), progress); err != nil {
+		if err := m.offer(ctx, s, &m.Files[i], c.Dir(), progress); err != nil {
 			return nil, fmt.Errorf("offer %s: %w", m.Files[i].Name, err)
 		}
 	}
@@ -77,16 +81,17 @@ func Offer(ctx context.Context, s Store, c *checkpoint.Checkpoint, progress Prog
 }
 
 // offer puts a file's pieces there.
-func (f *File) offer(ctx context.Context, s Store, dir string, progress Progress) error {
+func (m *Manifest) offer(ctx context.Context, s Store, f *File, dir string, progress Progress) error {
 	file, err := os.Open(filepath.Join(dir, f.Name))
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	buffer := make([]byte, min(PieceBytes, f.Size))
-	for begin := int64(0); begin < f.Size; begin += PieceBytes {
-		piece := buffer[:min(PieceBytes, f.Size-begin)]
-		if _, err := io.ReadFull(io.NewSectionReader(file, begin, int64(len(piece))), piece); err != nil {
+	buffer := make([]byte, min(m.Piece, f.Size))
+	for i := range int(m.pieces(f)) {
+		begin, end := m.piece(f, i)
+		piece := buffer[:end-begin]
+		if _, err := io.ReadFull(io.NewSectionReader(file, begin, end-begin), piece); err != nil {
 			return err
 		}
 		name := digest(piece)
@@ -100,7 +105,7 @@ func (f *File) offer(ctx context.Context, s Store, dir string, progress Progress
 			}
 		}
 		f.Pieces = append(f.Pieces, name)
-		progress(f.Name, begin+int64(len(piece)), f.Size)
+		progress(f.Name, end, f.Size)
 	}
 	return nil
 }

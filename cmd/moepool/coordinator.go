@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -24,6 +25,8 @@ type serverFlags struct {
 	workers     int
 	http        string
 	asJSON      bool
+	offer       bool
+	offerDir    string
 }
 
 // coordinatorReady is what `coordinator --json` prints when it serves; one of a group prints it each time that it begins to lead.
@@ -68,6 +71,8 @@ coordinator leads, one that is not given is taken from the group.`,
 	f.lane.register(flags)
 	f.group.register(flags)
 	flags.StringVar(&f.listen, "listen", "", "address of the embedded NATS server (default: 127.0.0.1 and a free port)")
+	flags.BoolVar(&f.offer, "offer-model", false, "put the model's files into a JetStream object store, once, for workers with --fetch")
+	flags.StringVar(&f.offerDir, "offer-dir", "", "folder for --offer-model of the embedded NATS server (default: in the user's cache)")
 	flags.IntVar(&f.workers, "workers", 1, "workers to wait for")
 	flags.StringVar(&f.http, "http", "127.0.0.1:9464", "address of /metrics, /healthz and /readyz; none: not served")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object when it serves")
@@ -86,6 +91,9 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	}
 	if f.workers < 1 {
 		return usageError{fmt.Errorf("--workers is %d, it must be at least 1", f.workers)}
+	}
+	if f.offerDir != "" && (!f.offer || f.nats.url != "") {
+		return usageError{errors.New("--offer-dir is the embedded NATS server's folder for --offer-model; it goes with that flag and not with --nats")}
 	}
 	grouped, err := f.group.grouped(cmd.Flags(), f.nats.url)
 	if err != nil {
@@ -112,7 +120,13 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	}
 	url := f.nats.url
 	if url == "" {
-		server, err := transport.StartServer(transport.ServerOptions{Listen: f.listen, Token: options.Connect.Token})
+		store := ""
+		if f.offer {
+			if store, err = offerFolder(f.offerDir, f.nats.cluster); err != nil {
+				return err
+			}
+		}
+		server, err := transport.StartServer(transport.ServerOptions{Listen: f.listen, Token: options.Connect.Token, StoreDir: store})
 		if err != nil {
 			return fmt.Errorf("--listen: %w", err)
 		}
@@ -136,6 +150,11 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer c.Close()
+	if f.offer {
+		if err := offerModel(ctx, c.Conn, f.nats.cluster, c.Checkpoint, log); err != nil {
+			return err
+		}
+	}
 	address := ""
 	if f.http != "none" {
 		var stop func()

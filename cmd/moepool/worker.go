@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ type workerFlags struct {
 	perNode  int
 	threads  int
 	quiet    bool
+	fetch    bool
 
 	drainTimeout time.Duration
 }
@@ -39,6 +41,9 @@ func newWorkerCommand() *cobra.Command {
 		Long: `Starts a worker that is pinned to one NUMA node: its threads run on the node's CPUs, its memory comes from the node. It
 registers with the coordinator of its cluster over NATS, loads the experts that it is given from the checkpoint on this host, and computes.
 It outlives coordinators and registers with the next one. --model, --format and --parts must equal the coordinator's.
+
+With --fetch the host needs no model: the files that hold this worker's experts come from the coordinator (--offer-model) into --model, or a
+folder in the user's cache; a transfer that was stopped goes on where it was, and every piece is checked.
 
 SIGTERM (or Ctrl-C) drains it: it goes on serving until the coordinator has placed its experts elsewhere, for --drain-timeout at most; a second
 signal ends it at once.`,
@@ -58,6 +63,7 @@ signal ends it at once.`,
 	flags.IntVar(&f.perNode, "per-node", 1, "workers that share the node")
 	flags.IntVar(&f.threads, "threads", 0, "threads (default: the worker's share of the node's physical cores)")
 	flags.DurationVar(&f.drainTimeout, drainTimeoutFlag, worker.DefaultDrainTimeout, "how long a worker that was told to end may go on until its experts are elsewhere")
+	flags.BoolVar(&f.fetch, "fetch", false, "take files of the model that are not in --model (default: a folder in the user's cache) from the coordinator's --offer-model")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "warnings only")
 	cmd.MarkFlagsMutuallyExclusive("all-nodes", "node")
 	cmd.MarkFlagsMutuallyExclusive("all-nodes", "id")
@@ -123,13 +129,21 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 	if options.Connect, err = f.nats.options(options.ID, log.Printf); err != nil {
 		return err
 	}
+	if f.fetch {
+		model, err := fetchModel(cmd.Context(), options.Connect, f.nats.cluster, f.model.model, log)
+		if err != nil {
+			return err
+		}
+		defer model.close()
+		options.Checkpoint, options.ModelDir, options.Fetch = model.checkpoint, model.dir, model.fetch
+	}
 	// A child ends with what started it, and at once, unless that one gave it time (runAll).
 	if parent == nil || cmd.Flags().Changed(drainTimeoutFlag) {
 		leave, done := departure.prepare()
 		defer done()
 		options.Leave, options.DrainTimeout = leave, f.drainTimeout
 	}
-	return worker.Run(cmd.Context(), options)
+	return explainMissing(worker.Run(cmd.Context(), options))
 }
 
 // runAll starts a worker per node and waits until all have ended or one failed.
@@ -142,6 +156,9 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 	dir, _, _, err := f.model.resolve(ctx)
 	if err != nil {
 		return err
+	}
+	if f.fetch {
+		dir = f.model.model // "" is each worker's to find
 	}
 	seats, err := seatWorkers(topology.ComputeNodes(), 0)
 	if err != nil {
@@ -162,7 +179,7 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 			arguments = append(arguments, flag, value)
 		}
 	}
-	arguments = append(arguments, "--"+drainTimeoutFlag, f.drainTimeout.String())
+	arguments = append(arguments, "--"+drainTimeoutFlag, f.drainTimeout.String(), "--fetch="+strconv.FormatBool(f.fetch))
 	group, err := children.Start(ctx, children.Spec{
 		Args: arguments, Env: []string{tokenVariable + "=" + token}, Workers: childWorkers(seats), Log: newLogger(true),
 	})

@@ -1,0 +1,72 @@
+//go:build linux
+
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/moepool/moepool/checkpoint/synth"
+)
+
+// TestFetch: workers whose hosts lack the model take the files that hold their experts, and no others; the text is that of one host with the model. Without
+// --fetch they say what is missing and what to do.
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	model := t.TempDir()
+	spec := synth.Tiny("qwen3_moe")
+	spec.Layers, spec.ShardBytes, spec.DenseLayers = 6, 400_000, nil
+	if err := synth.Write(model, spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	all, _ := filepath.Glob(filepath.Join(model, "*.safetensors"))
+	address, token := freeAddress(t), writeFile(t, "secret")
+	coordinator := startProcess(t, "coordinator", "--json", "--model", model, "--listen", address, "--token-file", token, "--workers", "2", "--http", "none",
+		"--offer-model", "--offer-dir", t.TempDir())
+	at := []string{"--nats", "nats://" + address, "--token-file", token}
+	folder := func() string { return filepath.Join(t.TempDir(), "new") }
+	coordinator.awaitOutput(t, &coordinator.stderr, "is offered")
+	for _, dir := range []string{folder(), t.TempDir()} {
+		stderr := moepoolFails(t, exitFailure, append([]string{"worker", "--id", "poor", "--model", dir, "--arena-dir", "none"}, at...)...)
+		if !strings.Contains(stderr, dir) || !strings.Contains(stderr, "--fetch") || !strings.Contains(stderr, "--offer-model") {
+			t.Errorf("a host without the model: %s", stderr)
+		}
+	}
+	arena, dirs := t.TempDir(), map[string]string{"left": folder(), "right": folder()}
+	start := func(id string) *process {
+		return startProcess(t, append([]string{"worker", "--fetch", "--id", id, "--node", "0", "--model", dirs[id], "--arena-dir", arena}, at...)...)
+	}
+	workers := map[string]*process{"left": start("left"), "right": start("right")}
+	coordinator.awaitOutput(t, &coordinator.stdout, "}")
+	alone := runJSON(t, "--model", model, "--prompt-tokens", "5,6,7", "--max-tokens", "12", "--ignore-eos", "--arena-dir", "none")
+	ask := func() runReport {
+		return runJSON(t, append([]string{"--prompt-tokens", "5,6,7", "--max-tokens", "12", "--ignore-eos"}, at...)...)
+	}
+	if r := ask(); r.Text != alone.Text || len(r.Tokens) != 12 {
+		t.Errorf("%v, on one host %v", r.Tokens, alone.Tokens)
+	}
+	for id, dir := range dirs {
+		got, _ := filepath.Glob(filepath.Join(dir, "*.safetensors"))
+		t.Logf("%s has %d of %d files", id, len(got), len(all))
+		if len(got) == 0 || len(got) >= len(all) {
+			t.Errorf("%s has %d of %d files", id, len(got), len(all))
+		}
+		for _, want := range []string{"fetching model-", "is fetched into " + dir} {
+			if !strings.Contains(workers[id].stderr.String(), want) {
+				t.Errorf("%s did not say %q: %s", id, want, workers[id].stderr.String())
+			}
+		}
+	}
+	// A restarted worker needs nothing again.
+	workers["left"].Process.Kill()
+	<-workers["left"].ended
+	again := start("left")
+	again.awaitOutput(t, &again.stderr, "is ready")
+	if text := again.stderr.String(); strings.Contains(text, "fetching model-") {
+		t.Errorf("fetched again: %s", text)
+	}
+	if r := ask(); r.Text != alone.Text {
+		t.Errorf("%v, on one host %v", r.Tokens, alone.Tokens)
+	}
+}
