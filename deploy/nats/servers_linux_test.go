@@ -28,6 +28,7 @@ func start(t *testing.T, o Options, host string) *server.Server {
 		t.Fatal(err)
 	}
 	loaded.Host, loaded.Port, loaded.NoSigs, loaded.NoLog = host, -1, true, true
+	loaded.JetStream, loaded.StoreDir, loaded.ServerName = true, t.TempDir(), host // --jetstream --store_dir --name
 	if loaded.Cluster.Port != 0 {
 		loaded.Cluster.Host = host
 	}
@@ -110,12 +111,52 @@ func TestServers(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	name := []byte("an object")
+	open := func() (*transport.Objects, error) {
+		soon, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		return transport.OpenObjects(soon, near, "c", true)
+	}
+	store, err := open()
+	for ; err != nil; store, err = open() { // until JetStream's own leader is chosen
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := store.Put(ctx, "x", name); err != nil {
+		t.Fatal(err)
+	}
+	if store, err = transport.OpenObjects(ctx, far, "c", false); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := store.Get(ctx, "x", len(name)); err != nil || string(got) != string(name) {
+		t.Fatalf("%q, %v", got, err)
+	}
 	servers[1].Shutdown() // the worker goes to the third
 	for err := assign(); err != nil; err = assign() {
 		if ctx.Err() != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestLoads: nats.conf is read with and without routes.
+func TestLoads(t *testing.T) {
+	o := options(t.TempDir())
+	if err := Generate(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(filepath.Join(o.Dir, "server"))
+	for _, hosts := range [][]string{{"127.0.0.1"}, {"127.0.0.1", "127.0.0.2"}} {
+		o.Hosts = hosts
+		if err := Generate(o); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := server.ProcessConfigFile("nats.conf"); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
