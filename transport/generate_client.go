@@ -50,6 +50,7 @@ type attempt struct {
 	silent     int    // ticks; a process that was stopped for a while doesn't blame the other side
 	passedOver int    // ticks since the coordinator that failed before has answered; 0: it has not
 	others     map[string]bool
+	foreign    error // what answered speaks another version of the protocol
 	malformed  atomic.Uint64
 }
 
@@ -137,6 +138,8 @@ func (a *attempt) tick() error {
 		if a.passedOver++; a.passedOver > 2 { // there is no other one
 			return a.lost(errors.New("no other coordinator answers"))
 		}
+	case !a.bound && a.silent > a.patience && a.foreign != nil:
+		return fmt.Errorf("the coordinator's answer: %w", a.foreign)
 	case !a.bound && a.silent > a.patience:
 		return a.lost(fmt.Errorf("no coordinator has answered within %s", time.Duration(a.patience)*ProgressInterval))
 	}
@@ -170,6 +173,9 @@ func (a *attempt) take(m *nats.Msg) (*GenerateEvent, error) {
 	case err != nil && strings.HasPrefix(m.Reply, generateStreams(a.cluster, "")):
 		return nil, fmt.Errorf("the coordinator's answer: %w", err)
 	case err != nil:
+		if other := (*versionError)(nil); errors.As(err, &other) {
+			a.foreign = other
+		}
 		return nil, nil // no coordinator's: counted
 	}
 	e := f.event

@@ -163,14 +163,14 @@ func TestAttemptSilence(t *testing.T) {
 		t.Error("taken by nobody")
 	}
 	a, event = testAttempt(t, "")
-	if e, err := a.take(event("s1", 0, &GenerateEvent{Instance: "old"})); e != nil || err != nil {
+	if e, err := a.take(event(streamOf("s1"), 0, &GenerateEvent{Instance: "old"})); e != nil || err != nil {
 		t.Fatal(e, err)
 	}
 	if lost := lostAfter(t, a, silentTicks, "silent"); !lost.taken || lost.instance != "old" {
 		t.Errorf("%+v", lost)
 	}
 	a, event = testAttempt(t, "old")
-	if e, err := a.take(event("s1", 0, &GenerateEvent{Instance: "old", Text: "x"})); e != nil || err != nil || a.bound {
+	if e, err := a.take(event(streamOf("s1"), 0, &GenerateEvent{Instance: "old", Text: "x"})); e != nil || err != nil || a.bound {
 		t.Fatal(e, err, a.bound)
 	}
 	if lost := lostAfter(t, a, 1, "no other"); lost.taken {
@@ -183,25 +183,52 @@ func TestAttemptTakesOneAnswer(t *testing.T) {
 	t.Parallel()
 	a, event := testAttempt(t, "old")
 	for _, m := range []*nats.Msg{
-		event("s-old", 0, &GenerateEvent{Instance: "old"}), event("s-old", 1, &GenerateEvent{Text: "old"}),
-		event("s-new", 0, &GenerateEvent{Instance: "new"}), event("s-third", 0, &GenerateEvent{Instance: "third", Text: "third"}),
+		event(streamOf("s-old"), 0, &GenerateEvent{Instance: "old"}), event(streamOf("s-old"), 1, &GenerateEvent{Text: "old"}),
+		event(streamOf("s-new"), 0, &GenerateEvent{Instance: "new"}), event(streamOf("s-third"), 0, &GenerateEvent{Instance: "third", Text: "third"}),
 	} {
 		if e, err := a.take(m); e != nil || err != nil {
 			t.Fatal(e, err)
 		}
 	}
-	e, err := a.take(event("s-new", 1, &GenerateEvent{Text: "mine"}))
-	if err != nil || e.Text != "mine" || a.instance != "new" || a.control != "s-new" {
+	e, err := a.take(event(streamOf("s-new"), 1, &GenerateEvent{Text: "mine"}))
+	if err != nil || e.Text != "mine" || a.instance != "new" || a.control != streamOf("s-new") {
 		t.Fatal(e, err, a.instance)
 	}
 	if e, err := a.take(&nats.Msg{Header: nats.Header{"Status": []string{"503"}}}); e != nil || err != nil {
 		t.Fatal("a late note that nobody listens:", e, err)
 	}
 	var lost *lostError
-	if _, err := a.take(event("s-new", 3, &GenerateEvent{Text: "x"})); !errors.As(err, &lost) || !strings.Contains(err.Error(), "event 3") {
+	if _, err := a.take(event(streamOf("s-new"), 3, &GenerateEvent{Text: "x"})); !errors.As(err, &lost) || !strings.Contains(err.Error(), "event 3") {
 		t.Fatal(err)
 	}
-	if _, err := a.take(&nats.Msg{Reply: "s-new", Data: []byte{0xc1}}); err == nil || errors.As(err, &lost) && lost.cause == nil {
+	if _, err := a.take(&nats.Msg{Reply: streamOf("s-new"), Data: []byte{0xc1}}); err == nil || errors.As(err, &lost) && lost.cause == nil {
 		t.Fatal("a malformed event was taken")
 	}
 }
+
+// TestAttemptNoise: what no coordinator says doesn't end an answer; if nothing else comes and it speaks another version, that is the error.
+func TestAttemptNoise(t *testing.T) {
+	t.Parallel()
+	a, event := testAttempt(t, "")
+	noise := [][]byte{{0xc1}, nil, {0x93, ProtocolVersion, byte(kindWork), 0x90}, {0x93, ProtocolVersion + 1, byte(kindEvent), 0x90}}
+	for _, data := range noise {
+		if e, err := a.take(&nats.Msg{Data: data}); e != nil || err != nil || a.bound {
+			t.Fatalf("%x: %v, %v", data, e, err)
+		}
+	}
+	for range answerTicks {
+		if err := a.tick(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var lost *lostError
+	if err := a.tick(); err == nil || errors.As(err, &lost) || !strings.Contains(err.Error(), "protocol version") {
+		t.Fatalf("%v", err)
+	}
+	if e, err := a.take(event(streamOf("s1"), 0, &GenerateEvent{Text: "x"})); err != nil || e.Text != "x" {
+		t.Fatal(e, err)
+	}
+}
+
+// streamOf is a coordinator's subject for an answer.
+func streamOf(name string) string { return generateStreams("c", name) + ".1" }

@@ -23,13 +23,16 @@ func generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, 
 
 func startGenerate(t *testing.T, c *Conn, serve serveFunc) (stop func()) {
 	t.Helper()
-	stop, err := ServeGenerate(c, "c", serve)
+	s, err := Serve(c, ServiceOptions{Cluster: "c", Instance: randomHex(8)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(stop)
+	t.Cleanup(s.Stop)
+	if err := s.Generate(serve); err != nil {
+		t.Fatal(err)
+	}
 	flush(t, c)
-	return stop
+	return s.Stop
 }
 
 // TestGenerate: request and events arrive whole and in order, also in parts.

@@ -131,19 +131,6 @@ func (s *Service) stats(e *micro.Endpoint) any {
 	return s.Counters()
 }
 
-// ServeGenerate is Serve without admin commands.
-func ServeGenerate(c *Conn, cluster string, serve GenerateFunc) (stop func(), err error) {
-	s, err := Serve(c, ServiceOptions{Cluster: cluster, Instance: randomHex(8)})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Generate(serve); err != nil {
-		s.Stop()
-		return nil, err
-	}
-	return s.Stop, nil
-}
-
 // semantic is semver.org's own pattern, as package micro demands it.
 var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(-((0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*))?(\+([0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*))?$`)
