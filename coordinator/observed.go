@@ -27,5 +27,6 @@ func (o *observer) observe(members *membership.Members, call *engine.ExpertCall,
 			}
 		}
 	}
+	members.ObservePairs(call.Layer, call.Choices)
 	members.Observe(call.Layer, o.rows)
 }

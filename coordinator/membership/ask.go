@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/coordinator/router"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -83,6 +84,11 @@ func (m *Members) Rebalance(counts map[int][]float64) (err error) {
 
 // Observe notes how many rows of a step were routed to each expert of a layer: rows[expert]. It is not kept.
 func (m *Members) Observe(layer int, rows []uint32) { m.routing.observe(layer, rows) }
+
+// ObservePairs notes which experts of a layer the rows of a step chose together; Observe of the same step follows. The choices are not kept.
+func (m *Members) ObservePairs(layer int, choices []router.Choice) {
+	m.routing.observePairs(layer, choices)
+}
 
 // Routed gives what Observe was told, the older the less of it: layer → expert → rows; nil if it was told nothing.
 func (m *Members) Routed() map[int][]float64 { return m.routing.snapshot() }

@@ -14,13 +14,14 @@ const windowRows = 2048
 // long ago fades; nothing grows.
 type routing struct {
 	mu     sync.Mutex
+	pairs  map[int][]float32 // layer → [pair] of two experts, see pairs.go
 	layers map[int][]float64
 	totals map[int]float64
 	window float64
 }
 
 func newRouting(m placement.Model) *routing {
-	r := &routing{layers: map[int][]float64{}, totals: map[int]float64{}, window: windowRows * float64(m.Experts)}
+	r := &routing{pairs: map[int][]float32{}, layers: map[int][]float64{}, totals: map[int]float64{}, window: windowRows * float64(m.Experts)}
 	for _, layer := range m.Layers {
 		r.layers[layer] = make([]float64, m.Experts)
 	}
@@ -45,6 +46,9 @@ func (r *routing) observe(layer int, rows []uint32) {
 		for expert := range counts {
 			counts[expert] /= 2
 			total += counts[expert]
+		}
+		for i := range r.pairs[layer] {
+			r.pairs[layer][i] /= 2
 		}
 	}
 	r.totals[layer] = total

@@ -251,7 +251,7 @@ func (m *Members) compute(p *pending) {
 	o := m.o.Placement
 	o.Previous, o.Counts = p.before, m.counts
 	if m.counts = nil; o.Counts == nil {
-		o.Counts = m.routing.snapshot()
+		o.Counts, o.Pairs = m.routing.observed()
 	}
 	m.done.Add(1)
 	go func() {

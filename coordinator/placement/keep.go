@@ -9,7 +9,7 @@ import "slices"
 //  2. Of workers that have less memory than before, the last copies go first, then items from the highest number on.
 //  3. Items without an owner go to the least loaded workers; missing replicas are placed as in a fresh placement.
 //  4. A layer whose slowest worker is then expected to take more than 1 + Tolerance times as long as in a fresh placement gets moves and exchanges,
-//     the most useful first, until it isn't, or until none helps. A worker that the plan so far doesn't have gets moves until it has half of
+//     the most useful first, until it isn't, or until none helps. If a worker has gone, the tolerance is LossTolerance at least. A worker that the plan so far doesn't have gets moves until it has half of
 //     the load of a fresh placement, even where they help less.
 //
 // fresh is such a placement. false: there is no room for what lost its owner.
@@ -19,6 +19,11 @@ func (p *planner) keep(previous *Plan, fresh *planner) bool {
 		numbers[w.ID] = i
 		_, had := previous.Owned[w.ID]
 		p.joined[i] = !had
+	}
+	for id := range previous.Owned {
+		if _, ok := numbers[id]; !ok {
+			p.tolerance = max(p.tolerance, LossTolerance)
+		}
 	}
 	for i, l := range p.layers {
 		owners := make([][]int32, len(l.owners))

@@ -59,6 +59,10 @@ type Options struct {
 // DefaultTolerance is the Tolerance of Options that name none.
 const DefaultTolerance = 0.05
 
+// LossTolerance is the least Tolerance of a plan that follows the loss of a worker: first of all everything has to be owned again, and what moves
+// for balance alone would only make that late.
+const LossTolerance = 0.5
+
 // MaxBatch bounds the numbers of Options.Batches.
 const MaxBatch = 4096
 
