@@ -37,6 +37,45 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestBandwidths: they count when workers differ, but not at the start, so that a coordinator that starts again places as before.
+func TestBandwidths(t *testing.T) {
+	t.Parallel()
+	fast := func(b *transport.Beat, bandwidth int64) *transport.Beat {
+		b.ComputedBytes, b.ComputeTime = bandwidth*(leastComputeTime/1e9), leastComputeTime
+		return b
+	}
+	s := newScenario(t)
+	s.beat(fast(idle("a", "ia"), 1e9))
+	s.beat(fast(idle("b", "ib"), 9e9))
+	s.await(2)
+	given := func() (all []float64) {
+		for _, w := range s.candidates() {
+			all = append(all, w.Bandwidth)
+		}
+		return all
+	}
+	if d := cmp.Diff([]float64{0, 0}, given()); d != "" {
+		t.Fatal(d)
+	}
+	s = started(t, "a", "b")
+	s.beat(fast(ready("a", 1), 10e9))
+	s.beat(fast(ready("b", 1), 12e9))
+	if d := cmp.Diff([]float64{0, 0}, given()); d != "" {
+		t.Fatal(d)
+	}
+	s.beat(fast(ready("b", 1), 13e9))
+	s.beat(idle("c", "ic"))
+	if d := cmp.Diff([]float64{10e9, 13e9, 0}, given()); d != "" {
+		t.Fatal(d)
+	}
+	short := fast(ready("a", 1), 1e9)
+	short.ComputeTime--
+	s.beat(short)
+	if d := cmp.Diff([]float64{0, 0, 0}, given()); d != "" {
+		t.Fatal(d)
+	}
+}
+
 // TestJoinTogether: several that come one after the other lead to one plan, but none waits for ever.
 func TestJoinTogether(t *testing.T) {
 	t.Parallel()

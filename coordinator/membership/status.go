@@ -69,6 +69,8 @@ type WorkerStatus struct {
 	Queue         int                   `json:"queue"`
 	Bandwidth     float64               `json:"bytes_per_second"` // packed bytes that it computes; 0: not known yet
 	LayerTimes    []transport.LayerTime `json:"layer_times,omitempty"`
+	Arena         transport.ArenaReport `json:"arena"`
+	Pages         transport.PagesReport `json:"pages"`
 	Lane          string                `json:"lane"`
 	Quiet         float64               `json:"quiet_seconds"` // since its last beat
 	Losses        int                   `json:"losses"`        // how often it was lost, lately
@@ -147,7 +149,7 @@ func (m *Members) workerStatus(id string) WorkerStatus {
 	b := &w.beat
 	s := WorkerStatus{ID: id, Host: b.Host, Node: b.Node, PID: b.PID, State: string(b.State), Epoch: b.Epoch, Serves: slices.Clone(b.Serves),
 		LoadedBytes: b.LoadedBytes, TotalBytes: b.TotalBytes, Capacity: b.Capacity, RSSAnon: b.RSSAnon, Threads: b.Threads, Kernels: b.Kernels,
-		Queue: b.Queue, Bandwidth: bandwidth(b), LayerTimes: slices.Clone(b.LayerTimes), Lane: m.o.Requester.Lane(id),
+		Queue: b.Queue, Bandwidth: bandwidth(b), LayerTimes: slices.Clone(b.LayerTimes), Arena: b.Arena, Pages: b.Pages, Lane: m.o.Requester.Lane(id),
 		Quiet: float64(w.quiet) / ticksPerSecond, Losses: w.losses, Notes: slices.Clone(b.Notes), ResidentParts: m.ledger.resident(id)}
 	if err := m.table.usable(id); err != nil {
 		s.Problem = err.Error()

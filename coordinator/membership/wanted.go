@@ -136,7 +136,27 @@ func (t *table) candidates() []placement.Worker {
 		}
 		workers = append(workers, w)
 	}
+	// The first plan depends on nothing that changes, so that a coordinator that starts again gives each worker what it has already.
+	if t.active == nil || alike(workers) {
+		for i := range workers {
+			workers[i].Bandwidth = 0
+		}
+	}
 	return workers
+}
+
+// alike says whether no worker is known to be faster than another one: what is measured differs a little between equal ones, too.
+func alike(workers []placement.Worker) bool {
+	slowest, fastest := 0.0, 0.0
+	for i := range workers {
+		if b := workers[i].Bandwidth; b > 0 {
+			if slowest == 0 || b < slowest {
+				slowest = b
+			}
+			fastest = max(fastest, b)
+		}
+	}
+	return fastest <= 1.25*slowest
 }
 
 // obsolete says why a plan that is prepared can't or need not become active.
