@@ -91,12 +91,18 @@ func TestNATSConfiguration(t *testing.T) {
 		}
 	}
 	ask("with keys")
+	if status := moepool(t, append([]string{"status"}, s.as("admin-main")...)...); !strings.Contains(status, "left-node0") {
+		t.Errorf("status: %s", status)
+	}
 	for name, c := range map[string]struct {
 		args  []string
 		words []string
 	}{
 		"anonymous":                      {append([]string{"run", "x"}, s.as("")...), []string{"Authorization", "--nats-nkey"}},
 		"a worker that asks for text":    {append([]string{"run", "x"}, s.as("worker-left")...), []string{"not allow", "generate"}},
+		"a client that asks for status":  {append([]string{"status"}, s.as("client-main")...), []string{"not allow", "admin"}},
+		"a client that drains a worker":  {append([]string{"drain", "left-node0"}, s.as("client-main")...), []string{"not allow", "admin"}},
+		"a worker that drains another":   {append([]string{"drain", "right-node0"}, s.as("worker-left")...), []string{"not allow", "admin"}},
 		"a client as a worker":           {append([]string{"worker", "--id", "left-node0", "--arena-dir", "none"}, s.as("client-main")...), []string{"not allow", "left-node0"}},
 		"a worker as another":            {append([]string{"worker", "--id", "right-node0", "--arena-dir", "none"}, s.as("worker-left")...), []string{"not allow", "right-node0"}},
 		"a worker as coordinator":        {append([]string{"coordinator", "--http", "none"}, s.as("worker-left")...), []string{"not allow", "reply"}},
