@@ -251,6 +251,48 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestShared: several workers of one host fill one folder at once; each piece of weights comes once.
+func TestShared(t *testing.T) {
+	t.Parallel()
+	source, s := model(t, 1, 200_000), &memory{objects: map[string][]byte{}}
+	m := offerTest(t, s, source)
+	want, _ := expert(source, 2, 5)
+	dir := t.TempDir()
+	before := s.bytesGiven
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			f, c, err := Open(t.Context(), s, m, dir, silent)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			for i := range m.Files {
+				if !m.Files[i].weights() {
+					continue
+				}
+				if err := f.Fetch(t.Context(), m.Files[i].Name); err != nil {
+					t.Error(err)
+				}
+			}
+			if got, err := expert(c, 2, 5); err != nil || !bytes.Equal(got, want) {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	total := int64(0)
+	for i := range m.Files {
+		if m.Files[i].weights() || strings.HasSuffix(m.Files[i].Name, "config.json") && !strings.HasPrefix(m.Files[i].Name, "tokenizer") || strings.HasSuffix(m.Files[i].Name, "index.json") {
+			total += m.Files[i].Size
+		}
+	}
+	if s.bytesGiven-before != total {
+		t.Errorf("%d bytes were taken, the files have %d", s.bytesGiven-before, total)
+	}
+}
+
 // TestSpoilt: a piece that is not what its name says, on the way or on the disk, is never taken.
 func TestSpoilt(t *testing.T) {
 	t.Parallel()
