@@ -15,11 +15,11 @@ const ticksPerSecond = 4
 
 // Times, in ticks.
 const (
-	silenceTicks = 3 * ticksPerSecond   // without a beat: lost
-	rivalTicks   = 2 * ticksPerSecond   // the holder of an id is silent for so long while another process claims it: replaced
-	unfitTicks   = 60 * ticksPerSecond  // a worker that could not load is not asked again for so long, the next time twice as long
-	repeatTicks  = 5 * ticksPerSecond   // between two refusals, assignments or drains of one process
-	forgetTicks  = 600 * ticksPerSecond // a lost worker that no plan names is forgotten
+	silenceTicks = 3 * ticksPerSecond     // without a beat: lost
+	rivalTicks   = 3 * ticksPerSecond / 2 // the holder of an id is silent for so long while another process claims it: replaced
+	unfitTicks   = 60 * ticksPerSecond    // a worker that could not load is not asked again for so long, the next time twice as long
+	repeatTicks  = 5 * ticksPerSecond     // between two refusals, assignments or drains of one process
+	forgetTicks  = 600 * ticksPerSecond   // a lost worker that no plan names is forgotten
 )
 
 // member is one worker id.
