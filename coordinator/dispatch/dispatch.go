@@ -112,16 +112,18 @@ type Dispatcher struct {
 	job      job
 	last     time.Time // up to when the job has seen time pass
 	probed   time.Duration
-	said     bool         // that the call waits for experts
-	failedBy []rowFailure // per row: who is in RowErr
-	dropped  string       // what was said last of experts that are left out
+
+	reconnects uint64       // of the connection to NATS that were seen
+	said       bool         // that the call waits for experts
+	failedBy   []rowFailure // per row: who is in RowErr
+	dropped    string       // what was said last of experts that are left out
 }
 
 // tickInterval is how often passing time is looked at.
 const tickInterval = 250 * time.Millisecond
 
 // probeInterval is how often a quiet worker is probed.
-const probeInterval = time.Second
+const probeInterval = 500 * time.Millisecond
 
 // maxWorkers is how many replies an Exchange has room for; more only delays them.
 const maxWorkers = 256

@@ -256,6 +256,11 @@ func refusal(why failure) transport.ErrorCode {
 // taken the items.
 func (j *job) unanswered(a *attempt, why failure) {
 	j.blame(a, why)
+	j.abandon(a)
+}
+
+// abandon no longer counts on an attempt.
+func (j *job) abandon(a *attempt) {
 	switch {
 	case a.rival != nil:
 		j.dropHedges(a.rival)
@@ -265,6 +270,18 @@ func (j *job) unanswered(a *attempt, why failure) {
 	default:
 		a.suspect = true
 	}
+}
+
+// interrupted notes that an attempt's answer may have been lost on its way, which is not its worker's fault: it is asked for again.
+func (j *job) interrupted(a *attempt) {
+	if a.state != waiting {
+		return
+	}
+	j.troubled = true
+	j.causes[a.worker] = failure{"the connection to NATS was interrupted", nil}
+	j.abandon(a)
+	j.repair(true)
+	j.finish()
 }
 
 // blame notes why a worker is not waited for.

@@ -29,6 +29,7 @@ func (d *Dispatcher) run(ctx context.Context, call *engine.ExpertCall, stats *en
 		default:
 			d.look() // before time decides
 			d.elapse()
+			d.reconnect()
 			d.probe()
 			d.tell()
 		}
@@ -66,6 +67,21 @@ func (d *Dispatcher) look() {
 	}
 	if d.view != before {
 		d.job.look(d.view)
+	}
+}
+
+// reconnect tells the job what may have lost its answer with a connection to NATS that was made anew.
+func (d *Dispatcher) reconnect() {
+	n := d.o.Requester.Reconnects()
+	if n == d.reconnects {
+		return
+	}
+	d.reconnects = n
+	attempts := len(d.job.attempts) // not those that are made now
+	for _, a := range d.job.attempts[:attempts] {
+		if a.state == waiting && d.o.Requester.Lane(d.roster.ids[a.worker]) == transport.LaneNATS {
+			d.job.interrupted(a)
+		}
 	}
 }
 
