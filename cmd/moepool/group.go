@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -62,9 +61,9 @@ func (f *groupFlags) grouped(flags *pflag.FlagSet, nats string) (bool, error) {
 	case nats == "":
 		return false, usageError{errors.New("--raft-dir needs --nats: the embedded server would end with its coordinator")}
 	}
-	for flag, value := range map[string]string{"--raft-id": f.id, "--raft-peers": f.peers, "--raft-ca": f.ca, "--raft-cert": f.cert, "--raft-key": f.key} {
-		if value == "" {
-			return false, usageError{fmt.Errorf("--raft-dir needs %s too", flag)}
+	for _, name := range []string{"raft-id", "raft-peers", "raft-ca", "raft-cert", "raft-key"} {
+		if flags.Lookup(name).Value.String() == "" {
+			return false, usageError{fmt.Errorf("--raft-dir needs --%s too", name)}
 		}
 	}
 	return true, nil
@@ -114,13 +113,13 @@ Coordinator a gets ca.pem, a.pem and a-key.pem; ca-key.pem stays where you keep 
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error { return f.certificates(cmd.Context(), args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return f.certificates(args[0]) },
 	}
 	f.registerPeers(cmd.Flags())
 	return cmd
 }
 
-func (f *groupFlags) certificates(_ context.Context, dir string) error {
+func (f *groupFlags) certificates(dir string) error {
 	peers, err := group.ParsePeers(f.peers)
 	if err != nil {
 		return usageError{fmt.Errorf("--raft-peers: %w", err)}

@@ -65,8 +65,8 @@ func entries(t *rapid.T) []Entry {
 	for i := range rapid.IntRange(1, 25).Draw(t, "entries") {
 		index += rapid.Uint64Range(1, 3).Draw(t, "gap") // raft's own entries lie between
 		term += rapid.SampledFrom([]uint64{0, 0, 0, 1, 4}).Draw(t, "new term")
-		for_ := rapid.SampledFrom([]uint64{0, term, term, term + 1}).Draw(t, "for term")
-		data, err := Encode(commands.Draw(t, fmt.Sprint("command ", i)), for_)
+		valid := rapid.SampledFrom([]uint64{0, term, term, term + 1}).Draw(t, "for term")
+		data, err := Encode(commands.Draw(t, fmt.Sprint("command ", i)), valid)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -71,8 +71,8 @@ func TestAnySplit(t *testing.T) {
 	})
 }
 
-// comparable is a state without what counts commands.
-func comparable(t rapid.TB, s *State) []byte {
+// valuesOf is a state without what counts commands.
+func valuesOf(t rapid.TB, s *State) []byte {
 	c := *s
 	c.Index, c.Term, c.History = 0, 0, State{}.History
 	return encode(t, &c)
@@ -89,7 +89,7 @@ func TestRules(t *testing.T) {
 			if next == nil {
 				t.Fatal(err)
 			}
-			if err != nil && !bytes.Equal(comparable(t, s), comparable(t, next)) {
+			if err != nil && !bytes.Equal(valuesOf(t, s), valuesOf(t, next)) {
 				t.Fatalf("refused (%v), and yet changed:\n%s", err, cmp.Diff(s, next))
 			}
 			if s.Plan != nil && (next.Plan == nil || next.Plan.Epoch < s.Plan.Epoch || next.Plan.Epoch == s.Plan.Epoch && !reflect.DeepEqual(s.Plan, next.Plan)) {
@@ -111,7 +111,7 @@ func TestRules(t *testing.T) {
 				}
 			}
 			again, err2 := next.Apply(Entry{Index: e.Index + 1, Term: e.Term, Data: e.Data})
-			if err == nil && err2 != nil || !bytes.Equal(comparable(t, next), comparable(t, again)) {
+			if err == nil && err2 != nil || !bytes.Equal(valuesOf(t, next), valuesOf(t, again)) {
 				t.Fatalf("once %v, again %v:\n%s", err, err2, cmp.Diff(next, again))
 			}
 			s = next
