@@ -42,7 +42,7 @@ type Options struct {
 	Nodes        []numa.Node // to whose cores the threads are pinned; may be empty
 	Cluster      string
 	Workers      int  // to wait for
-	Grouped      bool // one of several coordinators: it follows workers and answers only between Lead and Resign
+	Grouped      bool // one of several coordinators: it follows workers and answers only while it leads: see Serve
 	Tolerant     bool // a refused worker does not end the start: others may come
 	InMemory     bool // the workers have no arena files: their experts must fit into memory
 	Lane         bool // take the local lane of workers on this host
@@ -85,7 +85,7 @@ type Coordinator struct {
 	onClose   []func()
 }
 
-// Open checks the model and connects; it neither packs nor waits. Start does, or Prepare and Lead for one of a group.
+// Open checks the model and connects; it neither packs nor waits. Start does, or Prepare and Serve for one of a group.
 func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 	c := &Coordinator{options: o, turn: make(chan struct{}, 1)}
 	c.policies.Store(o.policies())
@@ -119,7 +119,7 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 		return nil, err
 	}
 	if !o.Grouped {
-		return c, c.take(ctx, Leadership{Term: 1})
+		return c, c.take(ctx, leadership{term: 1})
 	}
 	return c, nil
 }

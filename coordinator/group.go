@@ -18,8 +18,14 @@ import (
 type GroupOptions struct {
 	// Settings are the values of policy flags that were given to this coordinator: they become the group's when it leads.
 	Settings map[string]string
-	// Answer is called when this coordinator leads and its workers are ready; requests are answered until stop.
-	Answer func(term uint64) (stop func(), err error)
+	// Front is called when this coordinator begins to lead.
+	Front func(term uint64) (Front, error)
+}
+
+// Front is what users see of a leader: from its beginning they are told how things are.
+type Front interface {
+	Ready() error // the workers are: requests are answered from now on
+	Stop()
 }
 
 const (
@@ -126,18 +132,24 @@ func (c *Coordinator) leadTerm(ctx context.Context, node *cluster.Node, lead clu
 	}
 	defer func() { c.Resign(&NotLeadingError{Leader: node.Leader()}) }()
 	state := node.State()
-	err := c.Lead(ctx, Leadership{
-		Term: lead.Term, Initial: state.Plan, Draining: drained(state),
-		Commit: func(ctx context.Context, plan *placement.Plan) error { return c.commit(ctx, node, plan) },
+	err := c.take(ctx, leadership{
+		term: lead.Term, initial: state.Plan, draining: drained(state),
+		commit: func(ctx context.Context, plan *placement.Plan) error { return c.commit(ctx, node, plan) },
 	})
 	if err != nil {
 		return err
 	}
-	stop, err := o.Answer(lead.Term)
+	front, err := o.Front(lead.Term)
 	if err != nil {
 		return err
 	}
-	defer stop()
+	defer front.Stop()
+	if err := c.waitReady(ctx); err != nil {
+		return err
+	}
+	if err := front.Ready(); err != nil {
+		return err
+	}
 	<-ctx.Done()
 	return nil
 }

@@ -32,12 +32,12 @@ func (e *NotLeadingError) Error() string {
 // Is makes errors.Is(err, ErrNotLeading) true.
 func (e *NotLeadingError) Is(target error) bool { return target == ErrNotLeading }
 
-// Leadership is what a coordinator leads with.
-type Leadership struct {
-	Term     uint64                                                // higher than any former leader's
-	Initial  *placement.Plan                                       // what a former leader committed; nil: nothing
-	Commit   func(ctx context.Context, plan *placement.Plan) error // asked before a plan becomes active; may be nil
-	Draining []string                                              // workers that were asked to leave under a former leader
+// leadership is what a coordinator leads with.
+type leadership struct {
+	term     uint64                                                // higher than any former leader's
+	initial  *placement.Plan                                       // what a former leader committed; nil: nothing
+	commit   func(ctx context.Context, plan *placement.Plan) error // asked before a plan becomes active; may be nil
+	draining []string                                              // workers that were asked to leave under a former leader
 }
 
 // office is what exists only while a coordinator leads.
@@ -49,17 +49,8 @@ type office struct {
 	routing    observer
 }
 
-// Lead follows the workers and returns when they are ready; from then on requests are answered, until Resign. After an error, too, Resign
-// ends what was begun. Prepare comes before.
-func (c *Coordinator) Lead(ctx context.Context, l Leadership) error {
-	if err := c.take(ctx, l); err != nil {
-		return err
-	}
-	return c.waitReady(ctx)
-}
-
-// take begins to follow the workers.
-func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
+// take begins to follow the workers; waitReady waits for them, and Resign ends it, after an error of waitReady too.
+func (c *Coordinator) take(ctx context.Context, l leadership) (err error) {
 	o, policies := &c.options, c.policies.Load()
 	held := &office{}
 	held.ctx, held.leave = context.WithCancelCause(ctx)
@@ -70,8 +61,8 @@ func (c *Coordinator) take(ctx context.Context, l Leadership) (err error) {
 	}()
 	held.members, err = membership.New(held.ctx, membership.Options{
 		Requester: c.requester, Instance: nuid.Next(), Identity: c.Identity, InMemory: o.InMemory, Tolerant: o.Tolerant, Lane: o.Lane,
-		Model: PlacementModel(c.Checkpoint.Config(), o.ExpertFormat, o.Parts), Term: l.Term, Log: o.Log,
-		Initial: l.Initial, Commit: l.Commit, Draining: l.Draining, Placement: placement.Options{Replicas: policies.replicas},
+		Model: PlacementModel(c.Checkpoint.Config(), o.ExpertFormat, o.Parts), Term: l.term, Log: o.Log,
+		Initial: l.initial, Commit: l.commit, Draining: l.draining, Placement: placement.Options{Replicas: policies.replicas},
 	})
 	if err != nil {
 		return err
@@ -99,8 +90,8 @@ func (c *Coordinator) waitReady(ctx context.Context) error {
 	return err
 }
 
-// Resign ends the leadership: requests in progress end with cause, workers are no longer followed. It returns when all of it has ended; Lead
-// may come again. Without a leadership it does nothing.
+// Resign ends the leadership: requests in progress end with cause, workers are no longer followed. It returns when all of it has ended; another
+// one may begin. Without a leadership it does nothing.
 func (c *Coordinator) Resign(cause error) {
 	held := c.office.Swap(nil)
 	if held == nil {

@@ -207,20 +207,27 @@ func (f *serverFlags) runGrouped(cmd *cobra.Command, c *coordinator.Coordinator,
 	ready.Leader = f.group.id
 	return c.Serve(cmd.Context(), node, coordinator.GroupOptions{
 		Settings: givenPolicies(cmd.Flags()),
-		Answer: func(term uint64) (stop func(), err error) {
-			ready.Term = term
-			server, err := f.newServer(c, metrics, ready, log)
-			if err != nil {
-				return nil, err
-			}
-			if err := f.answer(c, server, ready, log); err != nil {
-				server.Stop()
-				return nil, err
-			}
-			return server.Stop, nil
+		Front: func(term uint64) (coordinator.Front, error) {
+			front := &groupFront{f: f, c: c, ready: ready, log: log}
+			front.ready.Term = term
+			var err error
+			front.Server, err = f.newServer(c, metrics, ready, log)
+			return front, err
 		},
 	})
 }
+
+// groupFront is what users see of a group's leader.
+type groupFront struct {
+	*serve.Server
+	f     *serverFlags
+	c     *coordinator.Coordinator
+	ready coordinatorReady
+	log   *logger
+}
+
+// Ready implements coordinator.Front.
+func (g *groupFront) Ready() error { return g.f.answer(g.c, g.Server, g.ready, g.log) }
 
 // answer begins to answer requests, and says so.
 func (f *serverFlags) answer(c *coordinator.Coordinator, server *serve.Server, ready coordinatorReady, log *logger) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moepool/moepool/coordinator"
 	group "github.com/moepool/moepool/coordinator/cluster"
+	"github.com/moepool/moepool/coordinator/serve"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -317,5 +318,34 @@ func TestGroupLeaderWithoutNATS(t *testing.T) {
 	}
 	if stderr := g.processes[cut].stderr.String(); !strings.Contains(stderr, "another coordinator shall lead") {
 		t.Error(stderr)
+	}
+}
+
+// A drain that one leader has begun is brought to its end by the next one: the worker leaves, and its experts are elsewhere.
+func TestGroupDrain(t *testing.T) {
+	t.Parallel()
+	g := newCoordinators(t, "--workers", "2")
+	g.start("a", "b", "c")
+	stays, leaves := g.worker("stays"), g.worker("leaves")
+	leader, term := g.leader(0)
+	before := g.ask()
+	admin := []string{"--nats", g.server.URL(), "--token-file", g.token}
+	moepool(t, append([]string{"drain", "--no-wait", "leaves"}, admin...)...)
+	g.processes[leader].Process.Kill()
+	<-g.processes[leader].ended
+	if code := leaves.await(t, waitLimit); code != 0 {
+		t.Errorf("exit code %d: %s", code, leaves.stderr.String())
+	}
+	g.leader(term)
+	if after := g.ask(); !slices.Equal(before.Tokens, after.Tokens) {
+		t.Errorf("%q, then %q", before.Text, after.Text)
+	}
+	if !alive(stays.Process.Pid) {
+		t.Error("the other worker left, too")
+	}
+	var status serve.Status
+	mustUnmarshal(t, moepool(t, append([]string{"status", "--json"}, admin...)...), &status)
+	if s := status.Group; s == nil || !s.Verified || s.Epoch < 2 || status.Leader != s.Leader || status.Members.Term != s.Term {
+		t.Errorf("%+v", status)
 	}
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/moepool/moepool/coordinator"
@@ -18,7 +19,7 @@ type Accepted struct {
 }
 
 // admin carries out a command.
-func (s *Server) admin(verb string, request []byte) (any, error) {
+func (s *Server) admin(ctx context.Context, verb string, request []byte) (any, error) {
 	members := s.coordinator.Members()
 	if members == nil {
 		return nil, &coordinator.NotLeadingError{}
@@ -34,7 +35,7 @@ func (s *Server) admin(verb string, request []byte) (any, error) {
 			return nil, fmt.Errorf("drain: %w; the request is {\"worker\": ID}", err)
 		}
 		s.o.Log("worker %s is asked to leave by an admin command", q.Worker)
-		return accepted, members.Drain(q.Worker)
+		return accepted, s.coordinator.Drain(ctx, q.Worker)
 	case transport.AdminRebalance:
 		if err := noRequest(request); err != nil {
 			return nil, fmt.Errorf("rebalance: %w", err)
@@ -45,7 +46,7 @@ func (s *Server) admin(verb string, request []byte) (any, error) {
 		if err := noRequest(request); err != nil {
 			return nil, fmt.Errorf("status: %w", err)
 		}
-		return s.status()
+		return s.status(ctx)
 	case transport.AdminPlacement:
 		if err := noRequest(request); err != nil {
 			return nil, fmt.Errorf("placement: %w", err)

@@ -44,7 +44,7 @@ func New(c *coordinator.Coordinator, o Options) (*Server, error) {
 		Admin: func(ctx context.Context, verb string, request []byte) (any, error) {
 			select {
 			case <-begun:
-				return s.admin(verb, request)
+				return s.admin(ctx, verb, request)
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
 			}

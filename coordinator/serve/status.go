@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"time"
 
 	"github.com/moepool/moepool/coordinator"
@@ -19,9 +20,10 @@ type Status struct {
 	Model    ModelStatus              `json:"model"`
 	Requests RequestStatus            `json:"requests"`
 	Experts  ExpertStatus             `json:"experts"`
-	Workers  map[string]WorkerTraffic `json:"traffic"`  // by worker id; see Members for their states
-	Members  membership.Status        `json:"members"`  // workers and placement
-	Failures []Failure                `json:"failures"` // the latest failed requests, oldest first
+	Workers  map[string]WorkerTraffic `json:"traffic"`         // by worker id; see Members for their states
+	Members  membership.Status        `json:"members"`         // workers and placement
+	Failures []Failure                `json:"failures"`        // the latest failed requests, oldest first
+	Group    *coordinator.GroupStatus `json:"group,omitempty"` // nil: the coordinator is alone
 }
 
 // ModelStatus is the model that a cluster serves.
@@ -66,7 +68,7 @@ type Failure struct {
 }
 
 // status reads what is known at present.
-func (s *Server) status() (*Status, error) {
+func (s *Server) status(ctx context.Context) (*Status, error) {
 	members, dispatcher := s.coordinator.Members(), s.coordinator.Dispatcher()
 	if members == nil || dispatcher == nil {
 		return nil, &coordinator.NotLeadingError{}
@@ -94,5 +96,7 @@ func (s *Server) status() (*Status, error) {
 		}
 		status.Workers[id] = w
 	}
-	return status, nil
+	var err error
+	status.Group, err = c.Group(ctx)
+	return status, err
 }
