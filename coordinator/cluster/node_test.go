@@ -90,12 +90,15 @@ func TestDeadline(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 3)
 	g.startAll()
-	leader := g.leader()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("enough"))
-	if err := leader.Apply(ctx, &TakeLead{"a"}); !errors.Is(err, ErrResultUnknown) || !strings.Contains(err.Error(), "enough") {
-		t.Fatal(err)
-	}
+	waitFor(t, "the context's end", func() bool {
+		err := g.leader().Apply(ctx, &TakeLead{"a"})
+		if err != nil && !errors.Is(err, ErrResultUnknown) && !errors.Is(err, ErrNotLeader) {
+			t.Fatal(err)
+		}
+		return errors.Is(err, ErrResultUnknown) && strings.Contains(err.Error(), "enough")
+	})
 }
 
 // TestTransfer: a leader that is told to gives the lead away at once, and goes on as a follower.
@@ -104,7 +107,7 @@ func TestTransfer(t *testing.T) {
 	g := newGroup(t, 3)
 	g.startAll()
 	leader := g.leader()
-	changed := leader.Changed()
+	term, changed := leader.Term(), leader.Changed()
 	if err := leader.Transfer(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -113,13 +116,25 @@ func TestTransfer(t *testing.T) {
 	case <-testContext(t).Done():
 		t.Fatal("the change is not announced")
 	}
-	waitFor(t, "another leader", func() bool { return g.leader() != leader })
+	if next := g.leader().Term(); next != 0 && next <= term {
+		t.Errorf("term %d after %d", next, term)
+	}
 	for _, n := range g.running() {
 		if !n.Leadership().Leads {
 			if err := n.Transfer(testContext(t)); err != nil {
 				t.Errorf("a follower has nothing to give away: %v", err)
 			}
 		}
+	}
+}
+
+// TestNobodyElse: a coordinator that is alone has nobody to give the lead to.
+func TestNobodyElse(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 1)
+	g.startAll()
+	if err := g.leader().Transfer(testContext(t)); err == nil || !strings.Contains(err.Error(), "no other coordinator that votes") {
+		t.Fatal(err)
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -54,12 +56,27 @@ func (n *Node) Verify(ctx context.Context) error {
 	return n.await(ctx, func() error { return n.raft.VerifyLeader().Error() })
 }
 
-// Transfer gives the lead to the voter that is furthest, and does nothing if this coordinator doesn't lead.
+// Transfer gives the lead to the voter that is furthest, and does nothing if this coordinator doesn't lead. It tries until ctx ends: the other
+// one may be busy.
 func (n *Node) Transfer(ctx context.Context) error {
-	if n.raft.State() != raft.Leader {
-		return nil
+	peers, err := n.Peers()
+	if err != nil {
+		return err
 	}
-	return n.await(ctx, func() error { return n.raft.LeadershipTransfer().Error() })
+	if !slices.ContainsFunc(peers, func(p Peer) bool { return p.ID != n.o.ID && !p.NonVoter }) {
+		return errors.New("there is no other coordinator that votes")
+	}
+	for n.raft.State() == raft.Leader {
+		if err = n.await(ctx, func() error { return n.raft.LeadershipTransfer().Error() }); err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(n.o.Heartbeat / 2):
+		case <-ctx.Done():
+			return err
+		}
+	}
+	return nil
 }
 
 // await runs a call of raft, which knows no contexts, from a goroutine of its own, and leaves it when ctx ends or applyLimit has passed. Raft
