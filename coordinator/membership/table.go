@@ -39,7 +39,7 @@ type member struct {
 	rival     *transport.Beat // another instance that claims the id; nil: none
 	waiting   int             // ticks until an assignment may be sent again
 	drainWait int             // ticks until it may be told again that it can leave
-	reported  string          // why it failed, said once
+	reported  string          // the epoch that it could not load and why, said once
 	usable    bool            // at the last look
 }
 
@@ -159,11 +159,11 @@ func differs(a, b *transport.Beat) bool {
 // failed notes that a worker can't load what it was assigned; what it serves it goes on serving.
 func (t *table) failed(b *transport.Beat, m *member) []action {
 	why := "failed: " + b.Error
-	if this := fmt.Sprint(b.Epoch, " ", why); m.reported == this {
+	this := fmt.Sprint(b.Epoch, " ", why)
+	if m.reported == this {
 		return nil
-	} else {
-		m.reported = this
 	}
+	m.reported = this
 	m.unable(why)
 	t.failures[b.Worker] = why
 	if t.can(m) {
