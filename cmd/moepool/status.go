@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// adminWait is how long a command waits for its answer.
+	// adminWait is how long a command waits for its answer, a view that is refreshed anyway watchWait.
 	adminWait = 10 * time.Second
+	watchWait = 2 * time.Second
 	// watchInterval is how often a view is refreshed, and how often commands look how far they are.
 	watchInterval = time.Second
 )
@@ -27,6 +28,7 @@ const (
 type adminClient struct {
 	conn *transport.Conn
 	nats *natsFlags
+	wait time.Duration
 }
 
 func (f *natsFlags) admin(ctx context.Context, name string) (*adminClient, error) {
@@ -34,12 +36,13 @@ func (f *natsFlags) admin(ctx context.Context, name string) (*adminClient, error
 	if err != nil {
 		return nil, err
 	}
-	return &adminClient{conn, f}, nil
+	return &adminClient{conn, f, adminWait}, nil
 }
 
 // ask sends one command.
 func (c *adminClient) ask(ctx context.Context, verb string, request, answer any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, adminWait, fmt.Errorf("the coordinator of cluster %s at %s has not answered within %v", c.nats.cluster, c.nats.url, adminWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.wait,
+		fmt.Errorf("the coordinator of cluster %s at %s has not answered within %v", c.nats.cluster, c.nats.url, c.wait))
 	defer cancel()
 	return c.nats.explain(transport.Admin(ctx, c.conn, c.nats.cluster, verb, request, answer))
 }
@@ -149,6 +152,7 @@ func (c *adminClient) watch(ctx context.Context, terminal *os.File) error {
 	fmt.Fprint(terminal, enterScreen)
 	defer fmt.Fprint(terminal, leaveScreen)
 	view := &statusView{styled: true}
+	c.wait = watchWait
 	return each(ctx, watchInterval, func() error {
 		s, err := c.status(ctx)
 		if ctx.Err() != nil {
