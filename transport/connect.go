@@ -6,7 +6,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +39,7 @@ type Conn struct {
 
 	mu     sync.Mutex
 	denied map[string]error // what the server's permissions forbid, by its own words
+	users  map[any]func()   // told when the connection is lost
 }
 
 const (
@@ -57,7 +60,7 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if !ValidName(o.Cluster) {
 		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", o.Cluster)
 	}
-	c := &Conn{closed: make(chan struct{}), denied: map[string]error{}}
+	c := &Conn{closed: make(chan struct{}), denied: map[string]error{}, users: map[any]func(){}}
 	options, err := o.options(c)
 	if err != nil {
 		return nil, err
@@ -161,6 +164,7 @@ func (o *ConnectOptions) options(c *Conn) ([]nats.Option, error) {
 		nats.SkipSubjectValidation(), // subjects are our own, names in them are checked by ValidName
 		nats.ClosedHandler(func(*nats.Conn) { close(c.closed) }),
 		nats.DisconnectErrHandler(func(n *nats.Conn, err error) {
+			c.tellLost()
 			if err != nil {
 				say("NATS: connection lost: %v", err)
 			}
@@ -203,6 +207,24 @@ func (c *Conn) report(s *nats.Subscription, err error, say func(format string, a
 		return
 	}
 	say("NATS: %v", err)
+}
+
+// onLost has a function called, from a goroutine of the connection's, each time that it is lost; nil ends that.
+func (c *Conn) onLost(user any, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.users[user] = f; f == nil {
+		delete(c.users, user)
+	}
+}
+
+func (c *Conn) tellLost() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.users))
+	c.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
 }
 
 func (c *Conn) forgetDenied() {

@@ -27,6 +27,9 @@ var ErrNoWorker = errors.New("no worker listens on the subject")
 // ErrNoCoordinator says that nobody answers generate requests.
 var ErrNoCoordinator = errors.New("no coordinator answers on this cluster")
 
+// ErrConnectionLost answers what was under way over NATS when this side's connection was lost: its answer may be, too.
+var ErrConnectionLost = errors.New("the connection to NATS was lost")
+
 // ErrClosed says that this end was closed.
 var ErrClosed = errors.New("transport is closed")
 

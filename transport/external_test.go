@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -293,6 +294,47 @@ func TestExternalServers(t *testing.T) {
 		restart(f, e, 0, 1)
 		f.nothingStale()
 	})
+}
+
+// TestConnectionLost: work that is being computed when the connection is lost is answered at once, and what its worker says later reaches nobody.
+func TestConnectionLost(t *testing.T) {
+	t.Parallel()
+	e := startExternal(t, serverOptions(t))
+	open := func() *Conn {
+		c, err := Connect(testContext(t), ConnectOptions{URL: e.url(), Cluster: "c"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	near, far := open(), open()
+	requester := newTestRequester(t, near, "c")
+	started, release := make(chan struct{}, 2), make(chan struct{})
+	newTestResponder(t, far, "c", "w0", "i", &testHandler{work: func(_ context.Context, w *Work) (*Result, error) {
+		started <- struct{}{}
+		<-release
+		return sumOf(w), nil
+	}})
+	x := requester.NewExchange(2)
+	if err := x.Send("w0", testWork(1, 1, 8, true)); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	e.stop(0)
+	if r := receiveFrom(t, x); r.Request != 1 || r.Worker != "w0" || !errors.Is(r.Err, ErrConnectionLost) {
+		t.Fatalf("%+v", r)
+	}
+	e.start(0)
+	waitFor(t, "connected", func() bool { return near.nats.IsConnected() && far.nats.IsConnected() })
+	close(release) // the answer to request 1 comes now
+	flush(t, far)
+	if err := x.Send("w0", testWork(2, 1, 8, true)); err != nil {
+		t.Fatal(err)
+	}
+	if r := receiveFrom(t, x); r.Request != 2 || r.Err != nil {
+		t.Fatalf("%+v", r)
+	}
 }
 
 // knowsAll says whether each server has routes to all others.

@@ -16,7 +16,7 @@ type Reply struct {
 	Request uint64
 	Attempt uint32
 	Result  *Result
-	Err     error // *RemoteError, or ErrNoWorker when nobody listens on the subject
+	Err     error // *RemoteError, ErrNoWorker when nobody listens on the subject, or ErrConnectionLost
 }
 
 // Requester is the coordinator's end: it sends work and control messages and receives replies in one mux inbox. Whoever waits
@@ -93,6 +93,7 @@ func NewRequester(c *Conn, cluster string) (*Requester, error) {
 	if r.subscription, err = c.subscribe(replySubject(r.inbox, "*"), r.messages); err != nil {
 		return nil, err
 	}
+	c.onLost(r, r.lost)
 	r.done.Add(1)
 	go r.receive()
 	return r, nil
@@ -117,6 +118,7 @@ func (r *Requester) Close() {
 		}
 	}
 	r.mu.Unlock()
+	r.conn.onLost(r, nil)
 	_ = r.subscription.Unsubscribe() // fails only on a closed connection
 	close(r.closing)
 	r.done.Wait()

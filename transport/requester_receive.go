@@ -192,3 +192,18 @@ func (r *Requester) gone(from *route) {
 		}
 	}
 }
+
+// lost answers everything that waits for an answer over NATS, at once instead of after SilenceLimit.
+func (r *Requester) lost() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := 0; i < len(r.waiting); {
+		w := r.waiting[i]
+		if w.lane != nil {
+			i++
+			continue
+		}
+		r.remove(i)
+		r.put(w.replies, Reply{Worker: w.route.worker, Request: w.request, Err: ErrConnectionLost}, true)
+	}
+}
