@@ -127,5 +127,8 @@ func rebalanced(before, now *serve.Status) (bool, string, error) {
 			return true, e.Text, nil
 		}
 	}
+	if m.Ready && m.Term != before.Members.Term {
+		return false, "", fmt.Errorf("the coordinator that was asked leads no more, and the one that leads now places nothing anew: ask again")
+	}
 	return false, "", nil
 }

@@ -164,4 +164,10 @@ func TestDrainedAndRebalanced(t *testing.T) {
 	if _, _, err := rebalanced(s, broken); err == nil || !strings.Contains(err.Error(), "no room") {
 		t.Error(err)
 	}
+	other := exampleStatus()
+	other.Members.Pending, other.Members.Ready = nil, true
+	other.Members.Term = s.Members.Term + 1
+	if over, _, err := rebalanced(s, other); over || err == nil || !strings.Contains(err.Error(), "ask again") {
+		t.Errorf("another leader without a placement in progress: %v %v", over, err)
+	}
 }

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -107,9 +108,20 @@ func (b *bed) during(t *testing.T, faults func() error) {
 
 // computed waits until the workers have computed n more requests: n = layers · workers is about one token. A coordinator that begins to lead
 // counts from 0.
-func (b *bed) computed(n int) error {
+func (b *bed) computed(n int) error { return b.computedUnless(n, nil) }
+
+// errEnded says that nothing more is computed.
+var errEnded = errors.New("the generation has ended")
+
+// computedUnless is computed that gives errEnded when a channel is closed first.
+func (b *bed) computedUnless(n int, ended <-chan struct{}) error {
 	first, leader := 0.0, ""
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		select {
+		case <-ended:
+			return errEnded
+		default:
+		}
 		host := b.Leader()
 		if host == "" {
 			continue

@@ -39,7 +39,7 @@ func (d *Delay) Pipe(stub *toxics.ToxicStub) {
 			select {
 			case stub.Output <- c:
 			case <-stub.Interrupt:
-				stub.Output <- c // nothing is lost
+				_ = stub.WriteOutput(c, time.Second) // nothing is lost, unless the connection is closed and nobody reads any more
 				return
 			}
 		}
