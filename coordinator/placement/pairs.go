@@ -15,8 +15,8 @@ type shared struct {
 	variance   []float64   // worker → of the number of its experts that a row chooses
 }
 
-// doubt is the number of rows at which observed covariances count half.
-const doubt = 128
+// chances is how many standard deviations of an observed covariance are put down to chance.
+const chances = 2.0
 
 // expectedMost is about how many standard deviations the largest of n normal variables is above their mean.
 func expectedMost(n int) float64 { return 0.56 + 0.4*float64(bits.Len(uint(n-1))-1) }
@@ -29,14 +29,16 @@ func newShared(l *layer, counts, pairs []float64) *shared {
 		total += n
 	}
 	rows := total / float64(m.TopK)
-	trust := rows / (rows + doubt)
 	for a, p := range l.probability {
 		for b, q := range l.probability {
 			c := float64(p * (1 - p))
 			if a != b {
 				c = 0
 				if rows > 0 {
-					c = float64(trust * (pairs[a*m.Experts+b]/rows - float64(p*q)))
+					c = pairs[a*m.Experts+b]/rows - float64(p*q)
+					// What chance makes of independent experts in so many rows is not believed.
+					chance := float64(chances * math.Sqrt(float64(p*(1-p))*float64(q*(1-q))/rows))
+					c = max(0, c-chance) + min(0, c+chance)
 				}
 			}
 			s.covariance[a*m.Experts+b] = c

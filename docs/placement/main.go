@@ -64,7 +64,7 @@ func table(t namedTrace, replicas bool) error {
 		fmt.Printf("| %d |", workers)
 		for _, p := range comparison.Planners() {
 			for i, batch := range []int{1, 8, 64} {
-				s, err := comparison.Compare(t.Trace, p, workers, batch, replicas)
+				s, err := comparison.Compare(t.Trace, p, workers, batch, max(4096, 256*batch), replicas)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", t.name, p.Name, err)
 				}

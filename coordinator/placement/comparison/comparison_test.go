@@ -91,7 +91,7 @@ func TestAgainstOthers(t *testing.T) {
 				for i, p := range comparison.Planners() {
 					for _, workers := range []int{4, 16} {
 						for _, batch := range []int{1, 8, 64} {
-							s, err := comparison.Compare(trace, p, workers, batch, replicas)
+							s, err := comparison.Compare(trace, p, workers, batch, 2048, replicas)
 							if err != nil {
 								t.Fatal(err)
 							}
@@ -102,9 +102,11 @@ func TestAgainstOthers(t *testing.T) {
 				for i, p := range comparison.Planners() {
 					t.Logf("%s: the slowest worker takes %.4f of an even spread's time", p.Name, sums[i])
 					most := sums[i]
-					if p.Name != "EPLB" {
-						// With one expert a worker and a replica of each, a ring is hard to beat.
-						most *= 1.01
+					switch {
+					case p.Name != "EPLB":
+						most *= 1.01 // with one expert a worker and a replica of each, a ring is hard to beat
+					case name == "Zipf":
+						most *= 1.005 // without pairs or replicas only chance makes a difference
 					}
 					if sums[0] > most {
 						t.Errorf("%s: %.4f, ours %.4f", p.Name, sums[i], sums[0])

@@ -79,9 +79,9 @@ func (p *player) layer(t *Trace, layer int, rows []int, owners [][]int32, worker
 	return Share{float64(most) / float64(total), float64(slices.Max(count)) / float64(len(rows)*t.TopK)}
 }
 
-// Compare makes a plan for equal workers by the counts of a trace's first half and plays the second one through it, in steps of so many rows. With replicas
-// there is memory for an eighth more experts in each layer, and for one more on each worker at least.
-func Compare(t *Trace, p Planner, workers, batch int, replicas bool) (Share, error) {
+// Compare makes a plan for equal workers by the counts of a trace's first half and plays the second one through it, in steps of so many rows, as many steps as rows take, and at
+// least 16 steps. With replicas there is memory for an eighth more experts in each layer, and for one more on each worker at least.
+func Compare(t *Trace, p Planner, workers, batch, rows int, replicas bool) (Share, error) {
 	first, second := t.Halves()
 	task := Task{Model: ModelOf(t), Workers: Workers(workers), Counts: first.Counts(), Pairs: first.Pairs(), Batch: batch}
 	if replicas {
@@ -94,5 +94,5 @@ func Compare(t *Trace, p Planner, workers, batch int, replicas bool) (Share, err
 	if err := plan.Validate(task.Model); err != nil {
 		return Share{}, err
 	}
-	return Play(second, plan, task.Workers, batch, max(256, 4096/batch), 1), nil
+	return Play(second, plan, task.Workers, batch, max(16, rows/batch), 1), nil
 }
