@@ -147,6 +147,9 @@ func used(before, after engine.Totals) engine.Totals {
 	return engine.Totals{
 		ExpertStats: engine.ExpertStats{
 			Hits: after.Hits - before.Hits, Misses: after.Misses - before.Misses, BytesRead: after.BytesRead - before.BytesRead,
+			Retries: after.Retries - before.Retries, Hedges: after.Hedges - before.Hedges, HedgeWins: after.HedgeWins - before.HedgeWins,
+			Waits: after.Waits - before.Waits, Waited: after.Waited - before.Waited, DroppedParts: after.DroppedParts - before.DroppedParts,
+			MissingMass: after.MissingMass - before.MissingMass, EmptyRows: after.EmptyRows - before.EmptyRows,
 		},
 		DroppedExperts: after.DroppedExperts - before.DroppedExperts, DroppedMass: after.DroppedMass - before.DroppedMass,
 		RescuedRows: after.RescuedRows - before.RescuedRows, BytesNotRead: after.BytesNotRead - before.BytesNotRead,

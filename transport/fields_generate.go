@@ -90,7 +90,7 @@ func (f *eventFrame) fields(w *wire) {
 }
 
 func (m *ExpertUsage) fields(w *wire) {
-	w.array("experts", 8)
+	w.array("experts", 17)
 	w.string(&m.Budget, "budget", maxText)
 	w.int(&m.DroppedExperts, "dropped experts", 0, math.MaxInt)
 	w.float64(&m.DroppedMass, "dropped mass")
@@ -99,6 +99,15 @@ func (m *ExpertUsage) fields(w *wire) {
 	w.int(&m.Hits, "hits", 0, math.MaxInt)
 	w.int(&m.Misses, "misses", 0, math.MaxInt)
 	w.int64(&m.BytesRead, "bytes read", 0, math.MaxInt64)
+	w.string(&m.OnMissing, "on missing", maxText)
+	w.int(&m.Retries, "retries", 0, math.MaxInt)
+	w.int(&m.Hedges, "hedges", 0, math.MaxInt)
+	w.int(&m.HedgeWins, "hedge wins", 0, math.MaxInt)
+	w.int(&m.Waits, "waits", 0, math.MaxInt)
+	w.int64((*int64)(&m.Waited), "waited", 0, math.MaxInt64)
+	w.int(&m.DroppedParts, "dropped parts", 0, math.MaxInt)
+	w.float64(&m.MissingMass, "missing mass")
+	w.int(&m.EmptyRows, "empty rows", 0, math.MaxInt)
 }
 
 // empty is a message without fields: a client's sign of life, or its cancel.

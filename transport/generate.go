@@ -51,4 +51,14 @@ type ExpertUsage struct {
 	BytesNotRead   int64 // because of the budget
 	Hits, Misses   int
 	BytesRead      int64
+
+	OnMissing    string        // what is done when no worker holds an expert that is needed, as --on-missing
+	Retries      int           // shares of work that were sent again
+	Hedges       int           // that were late, so that another worker was asked, too
+	HedgeWins    int           // of these, how often the other one was faster
+	Waits        int           // for experts that no worker held
+	Waited       time.Duration // for how long
+	DroppedParts int           // expert parts that were left out, since no worker held them
+	MissingMass  float64       // combine weight that rows lost with them
+	EmptyRows    int           // rows that lost all their experts
 }

@@ -144,6 +144,9 @@ func drawEvent(t *rapid.T) *GenerateEvent {
 			Budget: drawText(t, "budget"), DroppedExperts: count.Draw(t, "dropped"), DroppedMass: rapid.Float64().Draw(t, "mass"),
 			RescuedRows: count.Draw(t, "rescued"), BytesNotRead: rapid.Int64Min(0).Draw(t, "not read"), Hits: count.Draw(t, "hits"),
 			Misses: count.Draw(t, "misses"), BytesRead: rapid.Int64Min(0).Draw(t, "read"),
+			OnMissing: drawText(t, "on missing"), Retries: count.Draw(t, "retries"), Hedges: count.Draw(t, "hedges"),
+			HedgeWins: count.Draw(t, "wins"), Waits: count.Draw(t, "waits"), Waited: time.Duration(rapid.Int64Min(0).Draw(t, "waited")),
+			DroppedParts: count.Draw(t, "parts"), MissingMass: rapid.Float64().Draw(t, "missing"), EmptyRows: count.Draw(t, "empty"),
 		}
 	}
 	return e

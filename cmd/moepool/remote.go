@@ -13,6 +13,7 @@ import (
 
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/template"
 	"github.com/moepool/moepool/transport"
 )
@@ -135,6 +136,9 @@ func (c *remoteChat) generate(ctx context.Context, prompt coordinator.Prompt, te
 		}
 		return text(e.Text)
 	})
+	for _, note := range report.Notes {
+		c.log.Printf("warning: %s", note)
+	}
 	if err != nil {
 		err = c.nats.explain(err)
 		report.Error = err.Error()
@@ -156,6 +160,13 @@ func (r *runReport) done(e *transport.GenerateEvent, computed int) {
 		if p, err := budget.Parse(u.Budget); err == nil {
 			r.Budget.N = p.Count
 		}
-		r.Experts = &expertReport{Hits: u.Hits, Misses: u.Misses, BytesRead: u.BytesRead}
+		var note string
+		r.Experts, note = newExpertReport(engine.Totals{ExpertStats: engine.ExpertStats{
+			Hits: u.Hits, Misses: u.Misses, BytesRead: u.BytesRead, Retries: u.Retries, Hedges: u.Hedges, HedgeWins: u.HedgeWins, Waits: u.Waits,
+			Waited: u.Waited, DroppedParts: u.DroppedParts, MissingMass: u.MissingMass, EmptyRows: u.EmptyRows,
+		}}, u.OnMissing)
+		if note != "" {
+			r.Notes = append(r.Notes, note)
+		}
 	}
 }

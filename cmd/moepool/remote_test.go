@@ -167,6 +167,9 @@ func TestBudgetOverride(t *testing.T) {
 		if r.Budget == nil {
 			t.Fatal("no budget in the report")
 		}
+		if r.Experts == nil || r.Experts.OnMissing != "wait" || r.Experts.Hits == 0 || r.Experts.DroppedParts != 0 {
+			t.Errorf("experts %+v", r.Experts)
+		}
 		dropped := r.Budget.DroppedExperts > 0
 		if before, is := policies[r.Budget.Policy]; is && before != dropped {
 			t.Errorf("budget %s dropped experts once and once not", r.Budget.Policy)
