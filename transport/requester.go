@@ -241,9 +241,6 @@ func (r *Requester) remove(i int) {
 	r.waiting = r.waiting[:last]
 }
 
-// Reconnects counts how often the connection to NATS was made anew: what was under way then may have lost its answer.
-func (r *Requester) Reconnects() uint64 { return r.conn.nats.Stats().Reconnects }
-
 // NextRequest gives a request id that no other has.
 func (r *Requester) NextRequest() uint64 { return r.requests.Add(1) }
 

@@ -42,6 +42,17 @@ type failure struct {
 	err    error // nil for silence
 }
 
+// connectionError is a failure of this side's connection, which is no worker's.
+type connectionError struct{ error }
+
+func (e *connectionError) Unwrap() error { return e.error }
+
+// ours says that it isn't the worker that failed.
+func (f failure) ours() bool {
+	c := (*connectionError)(nil)
+	return errors.As(f.err, &c)
+}
+
 // bar keeps a worker that failed from being asked again at once by the same call.
 type bar struct{ until, step time.Duration }
 
@@ -272,18 +283,6 @@ func (j *job) abandon(a *attempt) {
 	}
 }
 
-// interrupted notes that an attempt's answer may have been lost on its way, which is not its worker's fault: it is asked for again.
-func (j *job) interrupted(a *attempt) {
-	if a.state != waiting {
-		return
-	}
-	j.troubled = true
-	j.causes[a.worker] = failure{"the connection to NATS was interrupted", nil}
-	j.abandon(a)
-	j.repair(true)
-	j.finish()
-}
-
 // blame notes why a worker is not waited for.
 func (j *job) blame(a *attempt, why failure) {
 	j.troubled = true
@@ -291,7 +290,9 @@ func (j *job) blame(a *attempt, why failure) {
 	b := &j.bars[a.worker]
 	b.step = min(max(2*b.step, firstBar), longBar)
 	b.until = j.passed + b.step
-	j.want(actFailed, a)
+	if !why.ours() {
+		j.want(actFailed, a)
+	}
 }
 
 // look takes another view of the cluster.

@@ -228,31 +228,6 @@ func TestPlanMovesParts(t *testing.T) {
 	d.end(done)
 }
 
-// TestInterrupted: an answer that may have been lost on its way is asked for again at once, of the same worker where there is no other.
-func TestInterrupted(t *testing.T) {
-	t.Parallel()
-	d := newDrive(t, 2, 1, nil)
-	d.expect("send w0 6", "send w1 6")
-	d.answer("w0")
-	d.interrupted(d.of("w1"))
-	d.expect("add w0", "forget w1", "send w1 6")
-	d.answer("w1")
-	d.expect("add w1")
-	d.end(done)
-	d = newDrive(t, 3, 3, nil)
-	d.answer("w0", "w2")
-	d.elapsed(100 * time.Millisecond)
-	d.expect("send w0 4", "send w1 4", "send w2 4", "add w0", "add w2", "send w2 2", "send w0 2")
-	d.interrupted(d.of("w1")) // it is hedged
-	d.expect("forget w1")
-	d.interrupted(d.of("w2"))
-	d.answer("w0")
-	d.expect("forget w2", "send w1 1", "send w2 1", "add w0")
-	d.answer("w1", "w2")
-	d.expect("add w1", "add w2")
-	d.end(done)
-}
-
 func TestMissingDeadline(t *testing.T) {
 	t.Parallel()
 	d := newDrive(t, 2, 1, nil)
@@ -304,6 +279,18 @@ func TestDrop(t *testing.T) {
 	if len(d.uncovered) != 6 {
 		t.Fatal(d.uncovered)
 	}
+	d = newDrive(t, 2, 1, drop) // nothing is dropped because the coordinator has lost its connection, and no worker is to blame
+	d.expect("send w0 6", "send w1 6")
+	cut := &connectionError{transport.ErrConnectionLost}
+	d.refused(d.of("w0"), failure{"lost", cut})
+	d.refused(d.of("w1"), failure{"lost", cut})
+	d.elapsed(2 * time.Second)
+	d.refused(d.of("w0"), failure{"not connected", cut})
+	d.end(going)
+	d.expect("uncovered 6", "uncovered 6", "send w0 6", "send w1 6", "uncovered 6")
+	d.elapsed(2 * time.Second)
+	d.answer("w1", "w0")
+	d.end(done)
 	d = newDrive(t, 2, 1, drop) // without any worker it waits
 	d.lose(0, 1)
 	d.end(going)

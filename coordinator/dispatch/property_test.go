@@ -136,7 +136,7 @@ func (w *world) event() {
 		}
 		return of[rapid.IntRange(0, len(of)-1).Draw(w.t, "which")]
 	}
-	switch kind := rapid.SampledFrom([]string{"answer", "answer", "refuse", "interrupt", "progress", "late", "time", "time", "lost", "plan"}).Draw(w.t, "event"); kind {
+	switch kind := rapid.SampledFrom([]string{"answer", "answer", "refuse", "progress", "late", "time", "time", "lost", "plan"}).Draw(w.t, "event"); kind {
 	case "answer":
 		if a := one(w.flying); a != nil {
 			w.answer(a)
@@ -144,12 +144,8 @@ func (w *world) event() {
 	case "refuse":
 		if a := one(w.flying); a != nil {
 			w.refuse(a, rapid.SampledFrom([]error{
-				transport.ErrNoWorker, errors.New("not connected"), &transport.RemoteError{Code: transport.CodeWrongEpoch}, &transport.RemoteError{Code: transport.CodeBusy},
+				transport.ErrNoWorker, &connectionError{errors.New("not connected")}, &transport.RemoteError{Code: transport.CodeWrongEpoch}, &transport.RemoteError{Code: transport.CodeBusy},
 			}).Draw(w.t, "error"))
-		}
-	case "interrupt":
-		if a := one(w.flying); a != nil {
-			w.j.interrupted(a)
 		}
 	case "progress":
 		if a := one(w.flying); a != nil {

@@ -93,10 +93,17 @@ func (j *job) judge() {
 	}
 }
 
-// passing says whether all that is uncovered was refused, a moment ago, by workers that can be used: they may take it soon.
+// passing says whether nothing is uncovered but what workers that can be used refused a moment ago, or what could not be sent: they may take it
+// soon.
 func (j *job) passing() bool {
 	for _, a := range j.attempts {
-		if j.lacking(a) && (a.worker == nobody || j.view.why[a.worker] != nil || refusal(j.causes[a.worker]) == "" || j.passed-a.since >= j.limits.grace) {
+		if !j.lacking(a) {
+			continue
+		}
+		if a.worker == nobody || j.view.why[a.worker] != nil {
+			return false
+		}
+		if why := j.causes[a.worker]; !why.ours() && (refusal(why) == "" || j.passed-a.since >= j.limits.grace) {
 			return false
 		}
 	}

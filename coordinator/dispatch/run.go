@@ -29,7 +29,6 @@ func (d *Dispatcher) run(ctx context.Context, call *engine.ExpertCall, stats *en
 		default:
 			d.look() // before time decides
 			d.elapse()
-			d.reconnect()
 			d.probe()
 			d.tell()
 		}
@@ -67,21 +66,6 @@ func (d *Dispatcher) look() {
 	}
 	if d.view != before {
 		d.job.look(d.view)
-	}
-}
-
-// reconnect tells the job what may have lost its answer with a connection to NATS that was made anew.
-func (d *Dispatcher) reconnect() {
-	n := d.o.Requester.Reconnects()
-	if n == d.reconnects {
-		return
-	}
-	d.reconnects = n
-	attempts := len(d.job.attempts) // not those that are made now
-	for _, a := range d.job.attempts[:attempts] {
-		if a.state == waiting && d.o.Requester.Lane(d.roster.ids[a.worker]) == transport.LaneNATS {
-			d.job.interrupted(a)
-		}
 	}
 }
 
@@ -141,7 +125,7 @@ func (d *Dispatcher) send(a *attempt) {
 		d.last = a.sent
 	}
 	if err := d.exchange.Send(d.roster.ids[a.worker], &a.work); err != nil {
-		d.job.refused(a, failure{err.Error(), err})
+		d.job.refused(a, failure{err.Error(), &connectionError{err}})
 	}
 }
 
@@ -184,6 +168,8 @@ func (d *Dispatcher) take(reply *transport.Reply) {
 		d.stale = true
 		d.job.refused(a, failure{reply.Err.Error(), reply.Err})
 		d.look()
+	case errors.Is(reply.Err, transport.ErrConnectionLost):
+		d.job.refused(a, failure{reply.Err.Error(), &connectionError{reply.Err}})
 	case reply.Err != nil:
 		d.look() // it may be about another plan
 		d.job.refused(a, failure{reason(reply.Err), reply.Err})
