@@ -49,8 +49,8 @@ type Options struct {
 	Connect      transport.ConnectOptions
 	Log          func(format string, args ...any)
 	Progress     func(Progress) // may be nil; called from several goroutines
-	// ObserveWorker is told the time from sending work to its result; may be nil.
-	ObserveWorker func(worker string, latency time.Duration)
+	// ObserveWorker is told of each answer of a worker; may be nil.
+	ObserveWorker func(dispatch.Answer)
 }
 
 func (o *Options) log(format string, args ...any) {

@@ -158,11 +158,11 @@ func lostAfter(t *testing.T, a *attempt, ticks int, want string) *lostError {
 // TestAttemptSilence: how long an attempt waits for the first answer, for signs of life, and for another coordinator than the one that failed.
 func TestAttemptSilence(t *testing.T) {
 	t.Parallel()
-	a, event := testAttempt(t, "")
+	a, _ := testAttempt(t, "")
 	if lost := lostAfter(t, a, answerTicks, "no coordinator has answered"); lost.taken {
 		t.Error("taken by nobody")
 	}
-	a, event = testAttempt(t, "")
+	a, event := testAttempt(t, "")
 	if e, err := a.take(event(streamOf("s1"), 0, &GenerateEvent{Instance: "old"})); e != nil || err != nil {
 		t.Fatal(e, err)
 	}

@@ -144,7 +144,12 @@ func (f *serverFlags) run(cmd *cobra.Command) error {
 	options.Cluster, options.Workers = f.nats.cluster, f.workers
 	options.Tolerant, options.Grouped = true, grouped
 	metrics := serve.NewMetrics()
-	options.Log, options.Progress, options.ObserveWorker = log.Printf, bars.progress, metrics.ObserveWorker
+	trace, err := openTrace(f.coordinator.trace)
+	if err != nil {
+		return err
+	}
+	defer trace.close()
+	options.Log, options.Progress, options.ObserveWorker = log.Printf, bars.progress, trace.observer(metrics.ObserveWorker)
 	c, err := coordinator.Open(ctx, options)
 	if err != nil {
 		return err

@@ -46,6 +46,7 @@ type cluster struct {
 	*coordinator.Coordinator
 	server  *transport.Server
 	workers *children.Group
+	trace   *traceFile // nil without --trace
 	loaded  time.Duration
 	watched chan struct{}
 }
@@ -134,6 +135,10 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 			c = nil
 		}
 	}()
+	if c.trace, err = openTrace(f.coordinator.trace); err != nil {
+		return nil, err
+	}
+	options.ObserveWorker = c.trace.observer(nil)
 	if c.server, err = transport.StartServer(transport.ServerOptions{}); err != nil {
 		return nil, err
 	}
@@ -210,6 +215,7 @@ func (c *cluster) stop() {
 	if c.Coordinator != nil {
 		c.Coordinator.Close()
 	}
+	c.trace.close()
 	if c.server != nil {
 		c.server.Close()
 	}

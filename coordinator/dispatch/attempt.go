@@ -73,9 +73,6 @@ func (a *attempt) append(row int32, part uint32, weight float32) {
 	a.parts[part/64] |= 1 << (part % 64)
 }
 
-// has says whether a part is in the share.
-func (a *attempt) has(part uint32) bool { return a.parts[part/64]>>(part%64)&1 != 0 }
-
 // finish completes the lists after the last append.
 func (a *attempt) finish() {
 	a.work.Offsets = append(a.work.Offsets, uint32(len(a.work.Parts)))

@@ -8,6 +8,16 @@ import (
 	"github.com/moepool/moepool/transport"
 )
 
+// Answer is a worker's answer that was counted: what it took. What is neither queue nor computing is the way there and back, and the
+// coding of the messages.
+type Answer struct {
+	Worker         string
+	Layer, Rows    int
+	Sent           time.Time
+	Latency        time.Duration // from there to the answer
+	Queue, Compute time.Duration // at the worker, by its own clock
+}
+
 // WorkerCounters are what one worker's requests have cost since the start.
 type WorkerCounters struct {
 	Requests    uint64

@@ -50,8 +50,8 @@ type Options struct {
 	Total time.Duration
 	// HedgeFloor is the shortest time without an answer after which another worker is asked, too; default 50 ms.
 	HedgeFloor time.Duration
-	// Observe is told each answer's latency, for histograms; may be nil.
-	Observe func(worker string, latency time.Duration)
+	// Observe is told of each answer that counts, for histograms and traces; may be nil.
+	Observe func(Answer)
 	// Log is told what a person should know; may be nil.
 	Log func(format string, args ...any)
 }
@@ -113,10 +113,9 @@ type Dispatcher struct {
 	last     time.Time // up to when the job has seen time pass
 	probed   time.Duration
 
-	reconnects uint64       // of the connection to NATS that were seen
-	said       bool         // that the call waits for experts
-	failedBy   []rowFailure // per row: who is in RowErr
-	dropped    string       // what was said last of experts that are left out
+	said     bool         // that the call waits for experts
+	failedBy []rowFailure // per row: who is in RowErr
+	dropped  string       // what was said last of experts that are left out
 }
 
 // tickInterval is how often passing time is looked at.

@@ -188,9 +188,7 @@ func (f *fakeWorker) nothing(w *transport.Work) *transport.Result {
 		r.Sum = make([]int64, n)
 	}
 	r.Rows, r.Hidden, r.Sum, r.Parts = w.Rows, w.Hidden, r.Sum[:n], r.Parts[:0]
-	for _, part := range w.Parts[:w.Offsets[1]] { // all rows choose the same
-		r.Parts = append(r.Parts, part)
-	}
+	r.Parts = append(r.Parts, w.Parts[:w.Offsets[1]]...) // all rows choose the same
 	r.Hits = append(r.Hits[:0], make([]byte, (len(r.Parts)+7)/8)...)
 	return r
 }

@@ -228,7 +228,7 @@ func (d *Dispatcher) add(a *attempt, stats *engine.ExpertStats) {
 	d.health[a.worker].step = 0
 	d.o.Members.Computed(call.Layer, r.Parts)
 	if d.o.Observe != nil {
-		d.o.Observe(id, latency)
+		d.o.Observe(Answer{id, call.Layer, r.Rows, a.sent, latency, time.Duration(r.QueueTime), time.Duration(r.ComputeTime)})
 	}
 	d.exchange.Recycle(r)
 	a.result = nil

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/dispatch"
 	"github.com/moepool/moepool/coordinator/generation"
 	"github.com/moepool/moepool/transport"
 )
@@ -44,8 +45,8 @@ func NewMetrics() *Metrics {
 func (m *Metrics) Attach(c *coordinator.Coordinator) { m.registry.MustRegister(newClusterCollector(c)) }
 
 // ObserveWorker is coordinator.Options.ObserveWorker.
-func (m *Metrics) ObserveWorker(worker string, latency time.Duration) {
-	m.latency.WithLabelValues(worker).Observe(latency.Seconds())
+func (m *Metrics) ObserveWorker(a dispatch.Answer) {
+	m.latency.WithLabelValues(a.Worker).Observe(a.Latency.Seconds())
 }
 
 // token counts a token for the speed of the moment.
