@@ -68,10 +68,13 @@ func (c *Checkpoint) Files() ([]File, error) {
 	return all, nil
 }
 
-// openAbsent reads the header of a file that is not here.
+// openAbsent reads the header of a file that is not here. If what was to stand for it is gone, another process may have completed it.
 func openAbsent(path string, a Absent) (*TensorFile, error) {
 	beginning, err := os.Open(a.Beginning)
 	if err != nil {
+		if whole, wholeErr := OpenTensors(path); wholeErr == nil {
+			return whole, nil
+		}
 		return nil, err
 	}
 	defer beginning.Close()
