@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/moepool/moepool/coordinator/cluster"
@@ -125,7 +126,11 @@ func (c *Coordinator) leadTerm(ctx context.Context, node *cluster.Node, lead clu
 		if err := node.Apply(ctx, &cluster.ChangeSettings{Settings: changed}); err != nil {
 			return err
 		}
-		c.options.log("the group's policies are changed: %v", changed)
+		var text []string
+		for _, name := range slices.Sorted(maps.Keys(changed)) {
+			text = append(text, fmt.Sprintf("--%s %v", name, changed[name]))
+		}
+		c.options.log("the group's policies are changed: %s", strings.Join(text, ", "))
 	}
 	if err := c.adopt(node.State().Settings); err != nil {
 		return err

@@ -88,6 +88,9 @@ func (f *Folder) Fetch(ctx context.Context, name string) error {
 
 func (f *Folder) path(file *File) string { return filepath.Join(f.dir, file.Name) }
 
+// ErrForeign is the error of a folder that holds another model's file.
+var ErrForeign = errors.New("another model? Remove it, or name another folder")
+
 // here says whether a file is there; one of another size is an error, since it is not ours to replace.
 func (f *Folder) here(file *File) (bool, error) {
 	info, err := os.Stat(f.path(file))
@@ -95,7 +98,7 @@ func (f *Folder) here(file *File) (bool, error) {
 		return false, nil
 	}
 	if err == nil && info.Size() != file.Size {
-		err = fmt.Errorf("%s has %d bytes, the offered one %d: another model? Remove it, or name another folder", f.path(file), info.Size(), file.Size)
+		err = fmt.Errorf("%s has %d bytes, the offered one %d: %w", f.path(file), info.Size(), file.Size, ErrForeign)
 	}
 	return err == nil, err
 }

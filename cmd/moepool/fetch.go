@@ -102,18 +102,20 @@ type fetched struct {
 func fetchModel(ctx context.Context, o transport.ConnectOptions, cluster, dir string, log *logger) (f *fetched, err error) {
 	o.Name += " (fetch)"
 	f = &fetched{dir: dir, log: log}
-	if f.conn, err = transport.Connect(ctx, o); err != nil {
+	conn, err := transport.Connect(ctx, o)
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			f.conn.Close()
+			conn.Close()
 		}
 	}()
+	f.conn = conn
 	var store fetch.Store
 	var manifest *fetch.Manifest
 	for said := false; ; said = true {
-		objects, problem := transport.OpenObjects(ctx, f.conn, cluster, false)
+		objects, problem := transport.OpenObjects(ctx, conn, cluster, false)
 		if problem = notOffered(problem); problem == nil {
 			store = offered{objects}
 			manifest, problem = fetch.Read(ctx, store)
@@ -174,7 +176,7 @@ func (f *fetched) again(ctx context.Context, transfer func() error) error {
 		if failures++; f.pieces() > before {
 			failures = 1
 		}
-		if err == nil || ctx.Err() != nil || failures >= fetchAttempts || errors.Is(err, fetch.ErrNotOffered) || errors.As(err, new(*fs.PathError)) {
+		if err == nil || ctx.Err() != nil || failures >= fetchAttempts || errors.Is(err, fetch.ErrNotOffered) || errors.Is(err, fetch.ErrForeign) || errors.As(err, new(*fs.PathError)) {
 			return err
 		}
 		f.log.Printf("warning: %v: trying again", err)

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/transport"
 )
 
 // TestFetch: workers whose hosts lack the model take the files that hold their experts, and no others; the text is that of one host with the model. Without
@@ -32,6 +35,14 @@ func TestFetch(t *testing.T) {
 		if !strings.Contains(stderr, dir) || !strings.Contains(stderr, "--fetch") || !strings.Contains(stderr, "--offer-model") {
 			t.Errorf("a host without the model: %s", stderr)
 		}
+	}
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "config.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stderr := moepoolFails(t, exitFailure, append([]string{"worker", "--fetch", "--id", "poor", "--model", foreign, "--arena-dir", "none"}, at...)...)
+	if !strings.Contains(stderr, foreign) || !strings.Contains(stderr, "another model") {
+		t.Errorf("a folder of another model: %s", stderr)
 	}
 	arena, dirs := t.TempDir(), map[string]string{"left": folder(), "right": folder()}
 	start := func(id string) *process {
@@ -68,5 +79,27 @@ func TestFetch(t *testing.T) {
 	}
 	if r := ask(); r.Text != alone.Text {
 		t.Errorf("%v, on one host %v", r.Tokens, alone.Tokens)
+	}
+}
+
+// TestFetchNothing: without an object store a worker says so; without a model in it it waits, until it is told to end.
+func TestFetchNothing(t *testing.T) {
+	t.Parallel()
+	worker := func(server *transport.Server) []string {
+		return []string{"worker", "--fetch", "--id", "w", "--nats", server.URL(), "--token-file", writeFile(t, server.Token()), "--arena-dir", "none"}
+	}
+	if stderr := moepoolFails(t, exitFailure, worker(newServer(t))...); !strings.Contains(stderr, "JetStream") || strings.Contains(stderr, "goroutine") {
+		t.Errorf("without an object store: %s", stderr)
+	}
+	server, err := transport.StartServer(transport.ServerOptions{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	w := startProcess(t, worker(server)...)
+	w.awaitOutput(t, &w.stderr, "waiting for a coordinator of cluster default that offers its model")
+	signalProcess(t, w.Process.Pid, syscall.SIGTERM)
+	if code := w.await(t, waitLimit); strings.Contains(w.stderr.String(), "goroutine") || code != exitTerminated && code != 0 {
+		t.Errorf("exit code %d: %s", code, w.stderr.String())
 	}
 }

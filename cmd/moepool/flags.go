@@ -108,7 +108,7 @@ func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.budgetResidency, "budget-residency", "observed",
 		"which experts count as resident for the budget: observed, none, or a list of expert ids (to measure a budget's worst case)")
 	flags.StringVar(&f.onMissing, "on-missing", dispatch.WaitMissing.String(),
-		"what to do when no worker holds an expert that is needed: wait until --missing-deadline, fail at once, or drop the expert (changes the answer)")
+		"what to do when no worker holds an expert that is needed: wait until --missing-deadline, fail (within a second), or drop the expert (changes the answer)")
 	flags.DurationVar(&f.missingDeadline, "missing-deadline", dispatch.DefaultMissing, "how long --on-missing wait waits for a worker")
 	flags.StringVar(&f.trace, "trace", "", "file for a trace of the workers' answers: queue, computing and network (JSON of Chrome's trace viewer and Perfetto)")
 	flags.IntVar(&f.replicas, "replicas", 1, "most workers that hold one expert part, in memory that is spare; with 2, any worker may be lost without a pause")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,10 +43,22 @@ func (f *natsFlags) connect(ctx context.Context, name string, log *logger) (*tra
 // explain says what to do about a coordinator that doesn't answer.
 func (f *natsFlags) explain(err error) error {
 	if errors.Is(err, transport.ErrNoCoordinator) {
-		return fmt.Errorf("no coordinator answers on cluster %s at %s: start one there (moepool coordinator --nats ...), or name its cluster (--cluster); "+
-			"`nats micro info moepool` lists those that serve", f.cluster, f.url)
+		return fmt.Errorf("no coordinator answers on cluster %s at %s: none runs there (moepool coordinator --nats ...), or it still waits for its workers (moepool status), "+
+			"or of several coordinators too few are left to agree on a leader, or the cluster has another name (--cluster); `nats micro info moepool` lists those that serve", f.cluster, f.url)
 	}
 	return err
+}
+
+// coordinators lists what was given on the command line, but is not the client's to say.
+func (f *runFlags) coordinators(cmd *cobra.Command) (names []string) {
+	for _, name := range []string{"model", "format", "parts", "kernels", "dense-format", "kv-format", "context", "coordinator-threads", "prefill-chunk",
+		"budget-prefill", "budget-rescue", "budget-residency", "on-missing", "missing-deadline", "replicas", "trace", "workers", "threads", "arena-dir",
+		"strict-numa", "lane"} {
+		if cmd.Flags().Changed(name) {
+			names = append(names, "--"+name)
+		}
+	}
+	return names
 }
 
 // runRemote is `run --nats`: the client of a coordinator's generate service.
@@ -53,6 +66,8 @@ func (f *runFlags) runRemote(ctx context.Context, cmd *cobra.Command, q coordina
 	switch {
 	case f.dumpLogits != "":
 		return usageError{errors.New("--dump-logits needs the model on this host, it does not go with --nats")}
+	case len(f.coordinators(cmd)) > 0:
+		return usageError{fmt.Errorf("%s: that is decided where the coordinator and its workers are started, it does not go with --nats", strings.Join(f.coordinators(cmd), ", "))}
 	case f.timeout < 0:
 		return usageError{fmt.Errorf("--timeout is %v, it must be at least 0 (0: any time)", f.timeout)}
 	}

@@ -177,6 +177,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		{exitUsage, []string{"run", "--expert-budget", "mass=0.1", "x"}, []string{"--expert-budget"}},
 		{exitUsage, []string{"run", "--nope"}, []string{"--nope"}},
 		{exitUsage, []string{"worker"}, []string{"--nats"}},
+		{exitUsage, []string{"run", "--nats", "nats://127.0.0.1:1", "--trace", "t", "--on-missing", "fail", "x"}, []string{"--trace", "--on-missing", "--nats"}},
 		{exitUsage, []string{"worker", "--node", "77", "--nats", "nats://127.0.0.1:1"}, []string{"77", "0"}},
 		{exitUsage, []string{"synth", t.TempDir(), "--like", "gpt"}, []string{"gpt", "qwen3-30b-a3b"}},
 	} {

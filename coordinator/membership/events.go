@@ -97,7 +97,7 @@ func (m *Members) note(a *action) (line string) {
 	case EventPlan:
 		if a.plan != nil {
 			event.Moved = m.toLoad(a.plan, a.pending.before)
-			line = fmt.Sprintf("placement %d is prepared on %d worker(s), %d MiB to load: %s", a.plan.Epoch, len(a.plan.Owned), event.Moved>>20, a.reason)
+			line = fmt.Sprintf("placement %d is prepared on %d worker(s), %.1f MiB to load: %s", a.plan.Epoch, len(a.plan.Owned), float64(event.Moved)/(1<<20), a.reason)
 		}
 	case EventGivenUp:
 		line = fmt.Sprintf("placement %d is given up: %s", a.plan.Epoch, a.reason)

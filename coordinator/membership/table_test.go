@@ -156,7 +156,7 @@ func TestRegisterAssignReady(t *testing.T) {
 	if err := s.usable("w0"); err == nil || err.Error() != "not ready: loading, 3 of 8 MiB" {
 		t.Fatal(err)
 	}
-	if got, want := s.status(2), "w0 is not ready: loading, 3 of 8 MiB; w1 is not ready: idle"; got != want {
+	if got, want := s.status(2), "w0: not ready: loading, 3 of 8 MiB; w1: not ready: idle"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
 	s.expect(s.beat(serving("w0", "i0", "me", transport.StateReady, 1)))
@@ -363,7 +363,7 @@ func TestEnough(t *testing.T) {
 	s.expect(s.beat(idle("b", "ib")), "address b/ib", "log b/ib registered (h, node 0, pid 10)", "compute 1")
 	s.expect(s.beat(idle("d", "id")), "address d/id", "log d/id registered (h, node 0, pid 10)") // too late for this one
 	s.expect(s.compute(), "log 1 the start", "assign a/ia 1", "assign b/ib 1", "assign c/ic 1")
-	if got, want := s.status(3), "a is not ready: idle; b is not ready: idle; c is not ready: idle"; got != want {
+	if got, want := s.status(3), "a: not ready: idle; b: not ready: idle; c: not ready: idle"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
 	// Without one of them it can't become active; there are enough others.

@@ -91,7 +91,7 @@ func (t *table) status(n int) string {
 			continue
 		}
 		if err := t.usable(id); err != nil {
-			late = append(late, id+" is "+err.Error())
+			late = append(late, id+": "+err.Error())
 		}
 	}
 	return strings.Join(late, "; ")

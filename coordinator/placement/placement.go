@@ -85,6 +85,9 @@ type CapacityError struct {
 
 func (e *CapacityError) Error() string {
 	total := fmt.Sprintf("%s have %d bytes", count(e.Workers), e.TotalAvailable)
+	if e.Workers == 1 {
+		total = fmt.Sprintf("it has %d bytes", e.TotalAvailable)
+	}
 	if e.TotalAvailable == 0 {
 		total = count(e.Workers) + " share them"
 	}
