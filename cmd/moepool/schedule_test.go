@@ -262,6 +262,9 @@ func every(kind faultKind, lasts time.Duration) (faults []fault) {
 
 // TestNamedFaults: what docs/multi-host.md promises, one after another; the answers are those of the undisturbed run, bit for bit.
 func TestNamedFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in -short: TestFaultSchedules has the same faults")
+	}
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
