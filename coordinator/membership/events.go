@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/moepool/moepool/coordinator/placement"
 )
 
 // EventKind is what has happened.
@@ -96,7 +94,7 @@ func (m *Members) note(a *action) (line string) {
 	switch a.event {
 	case EventPlan:
 		if a.plan != nil {
-			event.Moved = m.toLoad(a.plan, a.pending.before)
+			_, event.Moved = a.plan.Moved(m.o.Model, a.pending.before)
 			line = fmt.Sprintf("placement %d is prepared on %d worker(s), %.1f MiB to load: %s", a.plan.Epoch, len(a.plan.Owned), float64(event.Moved)/(1<<20), a.reason)
 		}
 	case EventGivenUp:
@@ -110,22 +108,4 @@ func (m *Members) note(a *action) (line string) {
 		m.events.add(event)
 	}
 	return line
-}
-
-// toLoad is how many bytes of a plan its workers do not own in the one before (nil: all of them).
-func (m *Members) toLoad(plan, before *placement.Plan) (bytes int64) {
-	for worker, layers := range plan.Owned {
-		for layer, items := range layers {
-			var owned []uint32
-			if before != nil {
-				owned = before.Owned[worker][layer]
-			}
-			for _, item := range items {
-				if _, had := slices.BinarySearch(owned, item); !had {
-					bytes += m.o.Model.PartBytes[int(item)%m.o.Model.Parts]
-				}
-			}
-		}
-	}
-	return bytes
 }

@@ -231,7 +231,8 @@ func (m *Members) act(a *action) []action {
 		}
 		m.commit(a.pending)
 	case actActivate:
-		m.reason, m.bytesMoved = a.reason, m.toLoad(a.plan, a.pending.before)
+		m.reason = a.reason
+		_, m.bytesMoved = a.plan.Moved(m.o.Model, a.pending.before)
 		m.totals.Moved += m.bytesMoved
 		m.ledger.place(a.plan)
 		select {

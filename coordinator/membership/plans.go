@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/moepool/moepool/coordinator/placement"
@@ -154,7 +153,7 @@ func (t *table) computed(p *pending, plan *placement.Plan, err error) []action {
 		return []action{{kind: actLog, event: EventPlan, reason: fmt.Sprintf("no new placement (%s): %v", p.reason, err)}}
 	}
 	t.blocked, t.problem = "", nil
-	if p.why == ask && reflect.DeepEqual(plan.Owned, t.active.Owned) && reflect.DeepEqual(plan.Owners, t.active.Owners) {
+	if p.why == ask && plan.Same(t.active) {
 		t.pending = nil
 		return append([]action{{kind: actLog, event: EventPlan, reason: fmt.Sprintf("the placement stays as it is (%s)", p.reason)}}, t.decide()...)
 	}

@@ -99,7 +99,8 @@ func (m *Members) Status() Status {
 	if p := t.pending; p != nil {
 		s.Pending = &PlanStatus{Epoch: p.epoch, Phase: p.phase.String(), Reason: p.reason}
 		if p.plan != nil {
-			s.Pending = m.planStatus(p.plan, p.phase.String(), p.reason, m.toLoad(p.plan, p.before))
+			_, toLoad := p.plan.Moved(m.o.Model, p.before)
+			s.Pending = m.planStatus(p.plan, p.phase.String(), p.reason, toLoad)
 		}
 	}
 	primaries := map[string]int{}
