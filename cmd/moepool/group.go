@@ -71,17 +71,13 @@ func (f *groupFlags) grouped(flags *pflag.FlagSet, nats string) (bool, error) {
 
 // givenPolicies are the policy flags that the command line or the environment gives, whatever their values.
 func givenPolicies(flags *pflag.FlagSet) map[string]string {
-	given := map[string]string{}
+	values := map[string]string{}
 	for _, name := range coordinator.Policies() {
-		flag := flags.Lookup(name)
-		if flag == nil {
-			continue
-		}
-		if _, set := os.LookupEnv(variable(name)); flag.Changed || set {
-			given[name] = flag.Value.String()
+		if flag := flags.Lookup(name); flag != nil && given(flags, name) {
+			values[name] = flag.Value.String()
 		}
 	}
-	return given
+	return values
 }
 
 // open takes part in the group.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -49,15 +48,16 @@ func (f *natsFlags) explain(err error) error {
 	return err
 }
 
-// coordinators lists what was given on the command line, but is not the client's to say.
-func (f *runFlags) coordinators(cmd *cobra.Command) (names []string) {
-	for _, name := range []string{"model", "format", "parts", "kernels", "dense-format", "kv-format", "context", "coordinator-threads", "prefill-chunk",
-		"budget-prefill", "budget-rescue", "budget-residency", "on-missing", "missing-deadline", "replicas", "trace", "workers", "threads", "arena-dir",
-		"strict-numa", "lane"} {
-		if cmd.Flags().Changed(name) {
-			names = append(names, "--"+name)
+// coordinatorFlagsGiven lists what was given on the command line, but is not the client's to say: what a model on this host is run with, except the
+// budget, which a request may have of its own.
+func coordinatorFlagsGiven(cmd *cobra.Command) (names []string) {
+	local := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&localFlags{}).register(local)
+	local.VisitAll(func(flag *pflag.Flag) {
+		if flag.Name != "expert-budget" && flag.Name != "verbose" && cmd.Flags().Changed(flag.Name) {
+			names = append(names, "--"+flag.Name)
 		}
-	}
+	})
 	return names
 }
 
@@ -66,10 +66,11 @@ func (f *runFlags) runRemote(ctx context.Context, cmd *cobra.Command, q coordina
 	switch {
 	case f.dumpLogits != "":
 		return usageError{errors.New("--dump-logits needs the model on this host, it does not go with --nats")}
-	case len(f.coordinators(cmd)) > 0:
-		return usageError{fmt.Errorf("%s: that is decided where the coordinator and its workers are started, it does not go with --nats", strings.Join(f.coordinators(cmd), ", "))}
 	case f.timeout < 0:
 		return usageError{fmt.Errorf("--timeout is %v, it must be at least 0 (0: any time)", f.timeout)}
+	}
+	if names := coordinatorFlagsGiven(cmd); len(names) > 0 {
+		return usageError{fmt.Errorf("%s: that is decided where the coordinator and its workers are started, it does not go with --nats", strings.Join(names, ", "))}
 	}
 	log := newLogger(true)
 	remote := &remoteChat{nats: &f.nats, request: q, timeout: f.timeout, log: log}
@@ -99,12 +100,6 @@ func (f *runFlags) runRemote(ctx context.Context, cmd *cobra.Command, q coordina
 		return context.Cause(ctx)
 	}
 	return f.finish(out, report, failure)
-}
-
-// given says whether a flag was set, on the command line or by its variable.
-func given(flags *pflag.FlagSet, name string) bool {
-	_, set := os.LookupEnv(environmentName(name))
-	return set || flags.Changed(name)
 }
 
 // remoteChat answers through the generate service.

@@ -61,11 +61,17 @@ func variable(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// given says whether a flag was set, on the command line or by its variable.
+func given(flags *pflag.FlagSet, name string) bool {
+	_, set := os.LookupEnv(variable(name))
+	return set || flags.Changed(name)
+}
+
 // flagsFromEnvironment sets each flag that the command line left alone from its MOEPOOL_ variable.
 func flagsFromEnvironment(flags *pflag.FlagSet) error {
 	var problem error
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := environmentName(f.Name)
+		name := variable(f.Name)
 		value, set := os.LookupEnv(name)
 		if f.Changed || !set || f.Name == "help" || problem != nil {
 			return
@@ -76,11 +82,6 @@ func flagsFromEnvironment(flags *pflag.FlagSet) error {
 		f.Changed = false // rules about which flags go together are for the command line
 	})
 	return problem
-}
-
-// environmentName is the variable of a flag.
-func environmentName(flag string) string {
-	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // noArguments refuses positional arguments with a usage error.
