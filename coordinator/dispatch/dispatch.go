@@ -77,6 +77,11 @@ func (o *Options) defaults() {
 	}
 }
 
+// limits are a job's times.
+func (o *Options) limits() limits {
+	return limits{silence: o.Silence, total: o.Total, missing: o.Missing, grace: goneGrace, onMissing: o.OnMissing}
+}
+
 func (o *Options) validate() error {
 	o.defaults()
 	switch {
@@ -136,7 +141,7 @@ func New(o Options) (*Dispatcher, error) {
 		interval: min(tickInterval, max(o.Silence/4, time.Millisecond))}
 	d.counters.workers = map[string]*WorkerCounters{}
 	d.job.parts, d.job.roster, d.job.delay = o.Parts, &d.roster, d.delay
-	d.job.limits = limits{silence: o.Silence, total: o.Total, missing: o.Missing, grace: goneGrace, onMissing: o.OnMissing}
+	d.job.limits = o.limits()
 	d.ticker, d.timer = time.NewTicker(d.interval), time.NewTimer(time.Hour)
 	return d, nil
 }

@@ -213,11 +213,7 @@ func (d *Dispatcher) add(a *attempt, stats *engine.ExpertStats) {
 			d.rowError(call, int(row), a.worker, r.RowErrors[k])
 			continue
 		}
-		sum := call.Sum[int(row)*hidden : (int(row)+1)*hidden]
-		part := r.Sum[k*hidden : (k+1)*hidden][:len(sum)]
-		for c := range sum {
-			sum[c] += part[c]
-		}
+		addRow(call, int(row), r.Sum[k*hidden:(k+1)*hidden])
 	}
 	id, latency := d.roster.ids[a.worker], time.Since(a.sent)
 	hits, misses := d.counters.result(id, r, latency)
@@ -232,6 +228,14 @@ func (d *Dispatcher) add(a *attempt, stats *engine.ExpertStats) {
 	}
 	d.exchange.Recycle(r)
 	a.result = nil
+}
+
+// addRow adds a row of sums to the call's.
+func addRow(call *engine.ExpertCall, row int, part []int64) {
+	sum := call.Sum[row*len(part):][:len(part)]
+	for c := range sum {
+		sum[c] += part[c]
+	}
 }
 
 // rowFailure is whose error a row has.

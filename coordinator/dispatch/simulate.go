@@ -54,7 +54,7 @@ func NewSimulator(plan *placement.Plan, parts int) (*Simulator, error) {
 	s.view = &view{owners: known, term: 1, why: make([]error, n), avoid: make([]bool, n), plain: true}
 	s.job.parts, s.job.roster = parts, &s.roster
 	s.job.delay = func(worker int32, rows int) time.Duration { return s.paces[worker].delay(rows, s.hedgeFloor) }
-	s.job.limits = limits{silence: o.Silence, total: o.Total, missing: o.Missing, grace: goneGrace}
+	s.job.limits = o.limits()
 	return s, nil
 }
 
@@ -122,11 +122,7 @@ func (s *Simulator) add(call *engine.ExpertCall, a *attempt) {
 		s.zero.Sum = make([]int64, hidden)
 	}
 	for _, row := range a.rows {
-		sum := call.Sum[int(row)*hidden : (int(row)+1)*hidden]
-		part := s.zero.Sum[:len(sum)]
-		for c := range sum {
-			sum[c] += part[c]
-		}
+		addRow(call, int(row), s.zero.Sum[:hidden])
 	}
 }
 

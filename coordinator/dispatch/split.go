@@ -91,18 +91,9 @@ func (s *splitter) check(c *engine.ExpertCall) error {
 // toPrimaries splits a call when every part has one owner, and all can be used. Rows that have an error are left out.
 func (s *splitter) toPrimaries(c *engine.ExpertCall) {
 	s.begin()
-	for row := range c.Choices {
-		if c.RowErr[row] != nil {
-			continue
-		}
-		choice := &c.Choices[row]
-		for i, expert := range choice.Experts {
-			first := int(expert) * s.parts
-			for part := first; part < first+s.parts; part++ {
-				s.share(s.layer.first[part]).append(int32(row), uint32(part), choice.Weights[i])
-			}
-		}
-	}
+	each(c, s.parts, nil, func(row int32, part uint32, weight float32) {
+		s.share(s.layer.first[part]).append(row, part, weight)
+	})
 	s.end(c)
 }
 
@@ -166,7 +157,7 @@ func (s *splitter) need(part uint32, least uint8, except int32) *partAt {
 	return p
 }
 
-// each goes through the items of an attempt, or of a whole call.
+// each goes through the items of an attempt, or of a whole call but for rows that have an error.
 func each(c *engine.ExpertCall, parts int, from *attempt, take func(row int32, part uint32, weight float32)) {
 	if from != nil {
 		w := &from.work
