@@ -208,7 +208,7 @@ func (f *Forecast) run(m *Model, c *Cluster, o Options, nodes []node, routing *r
 	var network, bytes, share float64
 	for range o.Trials {
 		for _, layer := range m.Layers {
-			t.route(routing, f.Plan.Owners[layer], number)
+			t.route(routing, layer, f.Plan.Owners[layer], number)
 			step, sent := t.cost()
 			sum.add(step)
 			network += sent
@@ -233,12 +233,10 @@ type routing struct {
 	layers  map[int][]int32 // rank → expert
 	below   []float64       // sum of the weights of ranks before this one
 	chosen  []int32
-	layer   int
-	all     []int
 }
 
 func newRouting(m *Model, o Options) *routing {
-	r := &routing{random: rand.New(rand.NewPCG(o.Seed, 1)), experts: m.Experts, topK: min(m.TopK, m.Experts), layers: map[int][]int32{}, all: m.Layers}
+	r := &routing{random: rand.New(rand.NewPCG(o.Seed, 1)), experts: m.Experts, topK: min(m.TopK, m.Experts), layers: map[int][]int32{}}
 	sum := 0.0
 	for rank := range m.Experts {
 		r.below = append(r.below, sum)

@@ -44,6 +44,9 @@ func Simulate(m *Model, c *Cluster, o Options, noise Noise, workers int) (*Simul
 	if !(noise.Deviation >= 0 && noise.Deviation <= 2) || !(noise.Stragglers >= 0 && noise.Stragglers <= 1) {
 		return nil, fmt.Errorf("%w: deviation %g and stragglers %g; valid are 0 to 2 and 0 to 1", ErrOptions, noise.Deviation, noise.Stragglers)
 	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	grown, err := c.grown(workers)
 	if err != nil {
 		return nil, err
@@ -63,23 +66,14 @@ func Simulate(m *Model, c *Cluster, o Options, noise Noise, workers int) (*Simul
 		nodes[i].Resident = f.Workers[i].Resident
 		hosts[nodes[i].ID] = &nodes[i]
 	}
-	reach := o.Reach
-	if reach == 0 {
-		reach = DefaultReach
-	}
-	s.Message = time.Duration(perWorker(o) / 2 * float64(time.Microsecond))
+	s.Message = time.Duration(o.PerWorkerUS / 2 * float64(time.Microsecond))
 	s.Delay = func(worker string, rows, items int, parts []uint32) time.Duration {
-		n := hosts[worker]
-		var bytes, weights float64
+		var bytes float64
 		for _, item := range parts {
 			bytes += float64(m.PartBytes[int(item)%m.Parts])
 		}
-		weights = float64(items) * float64(m.PartWeights[0])
-		seconds := n.host.RoundTripUS*1e-6 + max(bytes/(n.host.ReadGBps*1e9*reach), 2*weights/(n.host.ComputeGOPS*1e9*reach))
-		if !n.local {
-			seconds += float64(rows) * float64(m.rowBytes()+m.sumBytes()) * 8 / (n.host.NetworkGbit * 1e9)
-		}
-		seconds += (1 - n.Resident) * bytes * float64(n.host.Nodes) / (n.host.DiskGBps * 1e9)
+		step, _ := hosts[worker].answer(m, rows, bytes, float64(items)*float64(m.PartWeights[0]), o.Reach)
+		seconds := step.Seconds()
 		seconds *= math.Exp(noise.Deviation * random.NormFloat64())
 		if random.Float64() < noise.Stragglers {
 			seconds *= StragglerFactor
@@ -87,13 +81,6 @@ func Simulate(m *Model, c *Cluster, o Options, noise Noise, workers int) (*Simul
 		return time.Duration(seconds * float64(time.Second))
 	}
 	return m.simulate(s, o, f, len(nodes))
-}
-
-func perWorker(o Options) float64 {
-	if o.PerWorkerUS == 0 {
-		return DefaultPerWorkerUS
-	}
-	return o.PerWorkerUS
 }
 
 // simulate runs the steps; the first one only teaches the dispatcher its workers' paces.
@@ -114,7 +101,7 @@ func (m *Model) simulate(s *dispatch.Simulator, o Options, f *Forecast, workers 
 		for _, layer := range m.Layers {
 			call.Layer = layer
 			for i := range call.Choices {
-				call.Choices[i].Experts = append(call.Choices[i].Experts[:0], routing.draw(routing.layers[layer])...)
+				call.Choices[i].Experts = append(call.Choices[i].Experts[:0], routing.draw(layer)...)
 			}
 			c, err := s.Compute(call)
 			if err != nil {

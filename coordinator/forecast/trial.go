@@ -27,7 +27,8 @@ func newTrial(m *Model, o Options, nodes []node) *trial {
 }
 
 // draw chooses a row's experts, without repetition.
-func (r *routing) draw(order []int32) []int32 {
+func (r *routing) draw(layer int) []int32 {
+	order := r.layers[layer]
 	r.chosen = r.chosen[:0]
 	for len(r.chosen) < r.topK {
 		x := r.random.Float64() * r.below[r.experts]
@@ -39,8 +40,9 @@ func (r *routing) draw(order []int32) []int32 {
 	return r.chosen
 }
 
-// route draws a layer's rows and gives each expert part to the owner that has the fewest bytes to read so far, as dispatch does.
-func (t *trial) route(r *routing, owners [][]string, number map[string]int) {
+// route draws a layer's rows and gives each expert part to the owner that has the fewest bytes to read so far, nearly as
+// dispatch does.
+func (t *trial) route(r *routing, layer int, owners [][]string, number map[string]int) {
 	clear(t.rows)
 	clear(t.bytes)
 	clear(t.macs)
@@ -51,10 +53,8 @@ func (t *trial) route(r *routing, owners [][]string, number map[string]int) {
 		t.seen[item] = false
 	}
 	t.picked = t.picked[:0]
-	order := r.layers[r.all[r.layer%len(r.all)]]
-	r.layer++
 	for row := range t.o.Rows {
-		for _, expert := range r.draw(order) {
+		for _, expert := range r.draw(layer) {
 			for part := range t.m.Parts {
 				item := int(expert)*t.m.Parts + part
 				if !t.seen[item] {
@@ -94,25 +94,32 @@ func (t *trial) cost() (slowest Step, sent float64) {
 		if t.rows[i] == 0 {
 			continue
 		}
-		n := &t.nodes[i]
-		s := Step{Network: n.host.RoundTripUS * 1e-6, Coordinator: own}
-		if !n.local {
-			wire := float64(t.rows[i]) * float64(t.m.rowBytes()+t.m.sumBytes())
-			sent += wire
-			s.Network += wire * 8 / (n.host.NetworkGbit * 1e9)
-		}
-		read, compute := t.bytes[i]/(n.host.ReadGBps*1e9*t.o.Reach), 2*t.macs[i]/(n.host.ComputeGOPS*1e9*t.o.Reach)
-		if read >= compute {
-			s.Memory = read
-		} else {
-			s.Compute = compute
-		}
-		s.Disk = (1 - n.Resident) * t.bytes[i] * float64(n.host.Nodes) / (n.host.DiskGBps * 1e9) // the host's nodes share it
+		s, wire := t.nodes[i].answer(t.m, t.rows[i], t.bytes[i], t.macs[i], t.o.Reach)
+		sent += wire
+		s.Coordinator = own
 		if s.Seconds() > slowest.Seconds() {
 			slowest = s
 		}
 	}
 	return slowest, sent
+}
+
+// answer is what a worker takes for a share of some rows, with these bytes of distinct expert parts and multiply-adds, until the coordinator has
+// its answer; and the bytes that this moves between hosts.
+func (n *node) answer(m *Model, rows int, bytes, macs, reach float64) (s Step, wire float64) {
+	s.Network = n.host.RoundTripUS * 1e-6
+	if !n.local {
+		wire = float64(rows) * float64(m.rowBytes()+m.sumBytes())
+		s.Network += wire * 8 / (n.host.NetworkGbit * 1e9)
+	}
+	read, compute := bytes/(n.host.ReadGBps*1e9*reach), 2*macs/(n.host.ComputeGOPS*1e9*reach)
+	if read >= compute {
+		s.Memory = read
+	} else {
+		s.Compute = compute
+	}
+	s.Disk = (1 - n.Resident) * bytes * float64(n.host.Nodes) / (n.host.DiskGBps * 1e9) // the host's nodes share it
+	return s, wire
 }
 
 func (t *trial) total() (sum float64) {
