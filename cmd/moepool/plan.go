@@ -16,6 +16,7 @@ import (
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/forecast"
+	"github.com/moepool/moepool/coordinator/model"
 )
 
 // maxHostsBytes is the most of a hosts.yaml that is read.
@@ -100,10 +101,8 @@ func (f *planFlags) run(ctx context.Context, out io.Writer) error {
 	if err := coordinator.CheckParts(format, config, f.model.parts); err != nil {
 		return usageError{err}
 	}
-	model, err := forecast.NewModel(config, coordinator.PlacementModel(config, format, f.model.parts), forecast.Formats{
-		Experts: format, Dense: dense, Parts: f.model.parts,
-		KVElementBytes: map[attention.Format]int{attention.F32: 4, attention.BF16: 2, attention.Int8: 1}[kv],
-	})
+	elementBytes := map[attention.Format]int{attention.F32: 4, attention.BF16: 2, attention.Int8: 1}[kv]
+	size, err := forecast.NewModel(config, format, coordinator.PlacementModel(config, format, f.model.parts), model.SizeOf(config, dense), elementBytes)
 	if err != nil {
 		return err
 	}
@@ -112,9 +111,9 @@ func (f *planFlags) run(ctx context.Context, out io.Writer) error {
 		f.options.Context = min(config.MaxPositions, 8192)
 	}
 	if len(f.simulate) > 0 {
-		err = f.runSimulation(out, model, cluster)
+		err = f.runSimulation(out, size, cluster)
 	} else {
-		err = f.predict(out, model, cluster)
+		err = f.predict(out, size, cluster)
 	}
 	if errors.Is(err, forecast.ErrOptions) {
 		return usageError{err}

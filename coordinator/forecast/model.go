@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/coordinator/model"
 	"github.com/moepool/moepool/coordinator/placement"
 	"github.com/moepool/moepool/kernels"
 )
@@ -21,46 +22,16 @@ type Model struct {
 	PartWeights   []int64
 }
 
-// Formats say how a model is kept.
-type Formats struct {
-	Experts, Dense kernels.Format
-	KVElementBytes int // 4 is f32, 2 is bf16, 1 is int8
-	Parts          int
-}
-
-// NewModel sizes a model from its configuration alone. experts is its placement.Model in the formats' expert format and parts.
-func NewModel(c *checkpoint.Config, experts placement.Model, f Formats) (*Model, error) {
+// NewModel sizes a model from its configuration alone. experts is its placement.Model in an expert format and a number of parts, dense the
+// size of its dense weights, and kvElementBytes that of a value of the KV cache: 4 is f32, 2 is bf16, 1 is int8.
+func NewModel(c *checkpoint.Config, format kernels.Format, experts placement.Model, dense model.Size, kvElementBytes int) (*Model, error) {
 	if len(experts.Layers) == 0 {
 		return nil, fmt.Errorf("a model of family %s without experts: there is nothing to place", c.Family)
 	}
-	m := &Model{Model: experts, TopK: c.TopK, Hidden: c.Hidden, Quantized: f.Experts.Quantized()}
-	matrix := func(outputs, columns int) {
-		if outputs > 0 {
-			m.DenseBytes += int64(kernels.MatrixBytes(f.Dense, outputs, columns))
-			m.DenseWeights += int64(outputs) * int64(columns)
-		}
-	}
-	matrix(c.Vocabulary, c.Hidden)
-	for _, l := range c.Layers {
-		queries, keys := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-		matrix(queries, c.Hidden)
-		matrix(keys, c.Hidden)
-		matrix(keys, c.Hidden)
-		matrix(c.Hidden, queries)
-		width := c.DenseIntermediate
-		if l.MoE {
-			width = c.SharedIntermediate
-			m.DenseBytes += 4 * int64(c.Experts) * int64(c.Hidden) // the router stays float32
-		}
-		matrix(width, c.Hidden)
-		matrix(width, c.Hidden)
-		if width > 0 {
-			matrix(c.Hidden, width)
-		}
-		m.PositionBytes += 2 * int64(keys) * int64(f.KVElementBytes)
-	}
-	for p := range f.Parts {
-		from, to := kernels.PartRange(f.Experts, c.ExpertIntermediate, f.Parts, p)
+	m := &Model{Model: experts, TopK: c.TopK, Hidden: c.Hidden, Quantized: format.Quantized(), DenseBytes: dense.Bytes, DenseWeights: dense.Weights,
+		PositionBytes: 2 * int64(len(c.Layers)) * int64(c.KVHeads*c.HeadDim) * int64(kvElementBytes)}
+	for p := range experts.Parts {
+		from, to := kernels.PartRange(format, c.ExpertIntermediate, experts.Parts, p)
 		m.PartWeights = append(m.PartWeights, 3*int64(to-from)*int64(c.Hidden))
 	}
 	return m, nil

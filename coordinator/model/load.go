@@ -11,19 +11,36 @@ import (
 
 // Bytes is the packed size of the dense weights of a checkpoint in a format.
 func Bytes(cp *checkpoint.Checkpoint, format kernels.Format) (int64, error) {
-	m := empty(cp, format)
-	groups, err := plan(cp, m)
+	groups, err := plan(cp, empty(cp.Config(), format))
 	if err != nil {
 		return 0, err
 	}
 	return sum(groups), nil
 }
 
+// Size is what the dense weights of a model take.
+type Size struct {
+	Bytes   int64 // packed
+	Weights int64 // of matrices: a multiply-add each for every row
+}
+
+// SizeOf is the size in a format of a model whose weights need not be here; what keeps its precision is taken for bf16.
+func SizeOf(c *checkpoint.Config, format kernels.Format) (s Size) {
+	groups, _ := plan(nil, empty(c, format)) // without tensors nothing can be wrong with them
+	for _, g := range groups {
+		s.Bytes += g.bytes()
+		for _, m := range g.matrices {
+			s.Weights += int64(m.packed.Outputs) * int64(m.packed.Columns)
+		}
+	}
+	return s
+}
+
 // Load packs the dense weights of a checkpoint on the threads of a team. Layers are packed one after another, and the pages of
 // their tensors are released, so that the peak of memory is the final size and one layer. progress is told the packed bytes; it
 // may be nil. If the team's threads are on several NUMA nodes, the memory of each matrix is bound to them by Share.
 func Load(cp *checkpoint.Checkpoint, format kernels.Format, t *team.Team, progress func(done, total int64)) (*Model, error) {
-	m := empty(cp, format)
+	m := empty(cp.Config(), format)
 	groups, err := plan(cp, m)
 	if err != nil {
 		return nil, err
@@ -43,8 +60,7 @@ func Load(cp *checkpoint.Checkpoint, format kernels.Format, t *team.Team, progre
 	return m, nil
 }
 
-func empty(cp *checkpoint.Checkpoint, format kernels.Format) *Model {
-	c := cp.Config()
+func empty(c *checkpoint.Config, format kernels.Format) *Model {
 	return &Model{Config: c, Format: format, Layers: make([]Layer, len(c.Layers))}
 }
 

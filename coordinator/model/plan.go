@@ -37,13 +37,13 @@ func (g *group) bytes() (total int64) {
 
 // planner looks tensors up and remembers what is wrong with them.
 type planner struct {
-	cp     *checkpoint.Checkpoint
+	cp     *checkpoint.Checkpoint // nil: no weights are here, and tensors are as the configuration has them, in bf16
 	format kernels.Format
 	group  *group
 	errs   []error
 }
 
-// plan names all that is loaded into m, group by group, and checks each shape; nothing is read yet.
+// plan names all that is loaded into m, group by group, and checks each shape; nothing is read yet. cp may be nil, if only sizes are wanted.
 func plan(cp *checkpoint.Checkpoint, m *Model) ([]*group, error) {
 	c := m.Config
 	p := &planner{cp: cp, format: m.Format}
@@ -60,6 +60,9 @@ func plan(cp *checkpoint.Checkpoint, m *Model) ([]*group, error) {
 		p.group = &group{name: fmt.Sprintf("layer %d", i)}
 		p.layer(c, i, &m.Layers[i])
 		groups = append(groups, p.group)
+	}
+	if cp == nil {
+		return groups, nil
 	}
 	embedding, err := cp.Tensor(c.Embedding)
 	m.Embedding = embedding
@@ -110,7 +113,7 @@ func (p *planner) projection(name, bias string, into *Projection, outputs, colum
 // matrix plans a matrix in the model's format. What a checkpoint in FP8 leaves unquantised (the LM head) stays so with fp8.
 func (p *planner) matrix(name string, into *kernels.Matrix, outputs, columns int) {
 	p.pack(name, into, outputs, columns, func(d checkpoint.DType) kernels.Format {
-		if p.format == kernels.FP8 && p.cp.Config().BlockFP8 && d != checkpoint.F8E4M3 {
+		if p.cp != nil && p.format == kernels.FP8 && p.cp.Config().BlockFP8 && d != checkpoint.F8E4M3 {
 			return storedFormat(d)
 		}
 		return p.format
@@ -152,6 +155,9 @@ func (p *planner) vector(name string, into *[]float32, length int) {
 
 // tensor finds a tensor with the wanted elements.
 func (p *planner) tensor(name string, shape ...int) (checkpoint.Tensor, bool) {
+	if p.cp == nil {
+		return checkpoint.Tensor{DType: checkpoint.BF16}, true
+	}
 	t, err := p.cp.Tensor(name)
 	if err != nil {
 		p.errs = append(p.errs, err)
