@@ -57,8 +57,8 @@ func Connect(ctx context.Context, o ConnectOptions) (*Conn, error) {
 	if o.Cluster == "" {
 		o.Cluster = DefaultCluster
 	}
-	if !ValidName(o.Cluster) {
-		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", o.Cluster)
+	if err := checkName("cluster name", o.Cluster); err != nil {
+		return nil, err
 	}
 	c := &Conn{closed: make(chan struct{}), denied: map[string]error{}, users: map[any]func(){}}
 	options, err := o.options(c)

@@ -32,8 +32,8 @@ const (
 // with the tokens so far, to whichever coordinator answers, and the answer goes on where it was: resubmissions counts that. ctx ended, or
 // an error of event: a cancel is sent. ErrNoCoordinator: nobody answers. *DeadlineError: o.Timeout has passed.
 func Generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, o GenerateOptions, event func(*GenerateEvent) error) (resubmissions int, err error) {
-	if !ValidName(cluster) {
-		return 0, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
+	if err := checkName("cluster name", cluster); err != nil {
+		return 0, err
 	}
 	if o.Timeout > maxTimeout {
 		return 0, fmt.Errorf("a timeout of %s is above the limit %s", o.Timeout, maxTimeout)

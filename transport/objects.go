@@ -33,8 +33,8 @@ func objectStream(cluster string) string { return "OBJ_" + objectBucket(cluster)
 
 // OpenObjects opens the cluster's store; create makes it if there is none, else that is ErrNoObject.
 func OpenObjects(ctx context.Context, c *Conn, cluster string, create bool) (*Objects, error) {
-	if !ValidName(cluster) {
-		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
+	if err := checkName("cluster name", cluster); err != nil {
+		return nil, err
 	}
 	js, err := jetstream.New(c.nats)
 	if err != nil {

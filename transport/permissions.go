@@ -40,8 +40,8 @@ func PermissionsOf(role Role, cluster, identity string, workers ...string) (Perm
 		p.Subscribe = append(p.Subscribe, coordinatorSubject(cluster))
 		p.Publish = append(p.Publish, objectReads(cluster)...)
 		for _, w := range workers {
-			if !ValidName(w) {
-				return Permissions{}, fmt.Errorf("worker id %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", w)
+			if err := checkName("worker id", w); err != nil {
+				return Permissions{}, err
 			}
 			p.Publish = append(p.Publish, beatSubject(cluster, w), replySubject(replyInbox(cluster, "*"), w))
 			p.Subscribe = append(p.Subscribe, workSubject(cluster, w), controlSubject(cluster, w))

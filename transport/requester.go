@@ -80,8 +80,8 @@ const maxFreeResults = 64
 
 // NewRequester subscribes the inbox; Close ends it.
 func NewRequester(c *Conn, cluster string) (*Requester, error) {
-	if !ValidName(cluster) {
-		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", cluster)
+	if err := checkName("cluster name", cluster); err != nil {
+		return nil, err
 	}
 	r := &Requester{
 		conn: c, cluster: cluster, inbox: replyInbox(cluster, nuid.Next()), arm: make(chan struct{}, 1),
@@ -153,8 +153,8 @@ func (r *Requester) route(worker string) (*route, error) {
 	if n, ok := r.routes[worker]; ok {
 		return n, nil
 	}
-	if !ValidName(worker) {
-		return nil, fmt.Errorf("worker id %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", worker)
+	if err := checkName("worker id", worker); err != nil {
+		return nil, err
 	}
 	return r.newRoute(worker, ""), nil
 }

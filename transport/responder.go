@@ -59,8 +59,8 @@ const workReceivers = 2
 // of the same id are not taken.
 func NewResponder(c *Conn, cluster, worker, instance string, h Handler) (*Responder, error) {
 	for what, name := range map[string]string{"cluster name": cluster, "worker id": worker, "instance": instance} {
-		if !ValidName(name) {
-			return nil, fmt.Errorf("%s %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", what, name)
+		if err := checkName(what, name); err != nil {
+			return nil, err
 		}
 	}
 	r := &Responder{

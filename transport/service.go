@@ -38,8 +38,8 @@ type Service struct {
 // coordinators of a cluster: each answers, and the client takes the first. (Only a leader serves, so there are two for moments only; but
 // one that hangs must not take a request away from the other one.)
 func Serve(c *Conn, o ServiceOptions) (*Service, error) {
-	if !ValidName(o.Cluster) {
-		return nil, fmt.Errorf("cluster name %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", o.Cluster)
+	if err := checkName("cluster name", o.Cluster); err != nil {
+		return nil, err
 	}
 	s := &Service{conn: c, o: o}
 	metadata := map[string]string{"cluster": o.Cluster, "instance": o.Instance, "build": o.Build, "protocol": fmt.Sprint(ProtocolVersion)}

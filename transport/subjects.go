@@ -1,6 +1,9 @@
 package transport
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // DefaultCluster is the name in subjects when none is given.
 const DefaultCluster = "default"
@@ -30,6 +33,15 @@ func ValidName(s string) bool {
 //	moe.<cluster>.generate.>                client → coordinator: requests, signs of life
 //	moe.<cluster>.admin.>                   admin → coordinator
 //	moe.<cluster>.inbox.<identity>.<random> answers to whoever holds the identity (its public nkey)
+//
+// checkName says what is wrong with a name, and what it names.
+func checkName(what, name string) error {
+	if !ValidName(name) {
+		return fmt.Errorf("%s %q: valid are 1 to 64 of A-Z a-z 0-9 _ -", what, name)
+	}
+	return nil
+}
+
 func workSubject(cluster, worker string) string    { return clusterSubject(cluster, "work", worker) }
 func controlSubject(cluster, worker string) string { return clusterSubject(cluster, "ctl", worker) }
 func beatSubject(cluster, worker string) string    { return clusterSubject(cluster, "beat", worker) }
