@@ -13,6 +13,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/moepool/moepool/internal/wholefile"
 )
 
 const (
@@ -61,7 +63,7 @@ func claim(path, log, id string) error {
 		if _, err := os.Stat(log); err == nil {
 			return fmt.Errorf("it has a log, but the file %s with the coordinator's id is gone: write the id that it had", path)
 		}
-		return writeSynced(path, id+"\n")
+		return wholefile.Write(path, []byte(id+"\n"))
 	case err != nil:
 		return err
 	}
@@ -69,24 +71,4 @@ func claim(path, log, id string) error {
 		return fmt.Errorf("this folder belongs to coordinator %q, and this one is %q (--raft-id): give each coordinator its own folder (--raft-dir), and always the same", was, id)
 	}
 	return nil
-}
-
-// writeSynced makes a file that is there as a whole or not at all.
-func writeSynced(path, text string) error {
-	temporary := path + ".new"
-	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	return err
 }

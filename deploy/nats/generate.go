@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moepool/moepool/internal/wholefile"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -152,14 +153,10 @@ cluster {
 
 const routePort = 6222
 
-// replaceFile writes a file that a server may be reading.
+// replaceFile writes a file that a server may be reading, if it changes.
 func replaceFile(path string, content []byte) error {
 	if old, err := os.ReadFile(path); err == nil && slices.Equal(old, content) {
 		return nil
 	}
-	next := path + ".new"
-	if err := os.WriteFile(next, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(next, path)
+	return wholefile.Write(path, content)
 }
