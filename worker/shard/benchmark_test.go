@@ -17,8 +17,9 @@ import (
 	"github.com/moepool/moepool/transport"
 )
 
-// BenchmarkCompute is one layer of Qwen3-30B-A3B's experts (32 of its 128): 8 experts a row, chosen at random, from an arena file.
-func BenchmarkCompute(b *testing.B) {
+// benchmarkHolder is a holder of nothing yet for one layer of Qwen3-30B-A3B's experts (32 of its 128), with arena files.
+func benchmarkHolder(b *testing.B, threads int) (*Holder, *checkpoint.Checkpoint) {
+	b.Helper()
 	spec, err := synth.Like("qwen3-30b-a3b")
 	if err != nil {
 		b.Fatal(err)
@@ -32,7 +33,7 @@ func BenchmarkCompute(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer cp.Close()
+	b.Cleanup(func() { cp.Close() })
 	set, err := kernels.Select("")
 	if err != nil {
 		b.Fatal(err)
@@ -41,24 +42,29 @@ func BenchmarkCompute(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer store.Close()
-	tm, err := team.New(runtime.GOMAXPROCS(0), nil)
+	b.Cleanup(func() { store.Close() })
+	tm, err := team.New(threads, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer tm.Close()
+	b.Cleanup(tm.Close)
+	return NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1}), cp
+}
+
+// BenchmarkCompute is that layer: 8 experts a row, chosen at random.
+func BenchmarkCompute(b *testing.B) {
+	h, cp := benchmarkHolder(b, runtime.GOMAXPROCS(0))
 	plan, err := NewPlan(cp.Config(), kernels.Q8, 1, Whole(cp.Config(), 1))
 	if err != nil {
 		b.Fatal(err)
 	}
-	s, err := NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1}).
-		Load(context.Background(), Loading{Plan: plan})
+	s, err := h.Load(context.Background(), Loading{Plan: plan})
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, rows := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
-			w := benchmarkWork(b, set, plan, rows)
+			w := benchmarkWork(b, h.o.Kernels, plan, rows)
 			var r transport.Result
 			b.ReportAllocs()
 			for b.Loop() {
@@ -105,35 +111,7 @@ func benchmarkWork(b *testing.B, set *kernels.Set, p *Plan, rows int) *transport
 // BenchmarkComputeBeside is a row of the layer of BenchmarkCompute, whose first 16 experts are served: alone, and while the other 16 are packed
 // from the checkpoint again and again.
 func BenchmarkComputeBeside(b *testing.B) {
-	spec, err := synth.Like("qwen3-30b-a3b")
-	if err != nil {
-		b.Fatal(err)
-	}
-	spec.Layers, spec.Experts, spec.Vocabulary = 1, 32, 512
-	dir := filepath.Join(b.TempDir(), "model")
-	if err := synth.Write(dir, spec, nil); err != nil {
-		b.Fatal(err)
-	}
-	cp, err := checkpoint.Open(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer cp.Close()
-	set, err := kernels.Select("")
-	if err != nil {
-		b.Fatal(err)
-	}
-	tm, err := team.New(runtime.NumCPU(), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer tm.Close()
-	store, err := arena.OpenStore(arena.Options{Dir: b.TempDir(), Identity: "benchmark"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer store.Close()
-	h := NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1})
+	h, cp := benchmarkHolder(b, runtime.NumCPU())
 	half := func(from uint32) *Plan {
 		l := transport.LayerParts{}
 		for id := from; id < from+16; id++ {
@@ -145,7 +123,7 @@ func BenchmarkComputeBeside(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := benchmarkWork(b, set, s.Plan(), 1)
+	w := benchmarkWork(b, h.o.Kernels, s.Plan(), 1)
 	for i := range w.Parts {
 		w.Parts[i] = uint32(2 * i)
 	}
