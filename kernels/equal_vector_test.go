@@ -165,12 +165,15 @@ func (in *inputs) exponents(n int) []float32 {
 func checkVectors(t testing.TB, s *Set, n int, kind valueKind, seed uint64) {
 	t.Helper()
 	for _, operation := range vectorOperations {
-		var got, want results
-		operation.run(s, newInputs(t, seed, kind), n, &got)
-		operation.run(&generic, newInputs(t, seed, kind), n, &want)
-		what := fmt.Sprintf("%s, n = %d, %v values, seed %d", operation.name, n, kind, seed)
-		requireSame(t, what, got.floats, want.floats)
-		requireSame(t, what, got.ints, want.ints)
+		part(t, func(t testing.TB) {
+			t.Helper()
+			var got, want results
+			operation.run(s, newInputs(t, seed, kind), n, &got)
+			operation.run(&generic, newInputs(t, seed, kind), n, &want)
+			what := fmt.Sprintf("%s, n = %d, %v values, seed %d", operation.name, n, kind, seed)
+			requireSame(t, what, got.floats, want.floats)
+			requireSame(t, what, got.ints, want.ints)
+		})
 	}
 }
 

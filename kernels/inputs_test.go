@@ -30,6 +30,27 @@ func eachImplementation(t *testing.T, test func(t *testing.T, s *Set)) {
 	}
 }
 
+// ownCleanup is a test whose cleanups run at the end of a part of it: one that draws thousands of inputs must not hold the memory of all
+// of them, as each guarded buffer is a mapping of its own and a process may have about 65000.
+type ownCleanup struct {
+	testing.TB
+	cleanups []func()
+}
+
+func (o *ownCleanup) Cleanup(f func()) { o.cleanups = append(o.cleanups, f) }
+
+// part runs a part of a test, then its cleanups.
+func part(t testing.TB, run func(t testing.TB)) {
+	t.Helper()
+	o := &ownCleanup{TB: t}
+	defer func() {
+		for _, f := range slices.Backward(o.cleanups) {
+			f()
+		}
+	}()
+	run(o)
+}
+
 // inputs draws the same values from the same seed, into memory that ends (or begins) at an inaccessible page.
 type inputs struct {
 	t       testing.TB
