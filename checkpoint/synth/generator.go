@@ -38,26 +38,34 @@ func (g *source) table(f fill) *[1 << 16]uint16 {
 	}
 	t := new([1 << 16]uint16)
 	for i, z := range quantiles() {
-		value := float32(f.mean + float64(f.deviation*z))
-		if g.dtype == checkpoint.F16 {
-			t[i] = toF16(value)
-		} else {
-			t[i] = toBF16(value)
-		}
+		t[i] = g.half(float32(f.mean + float64(f.deviation*z)))
 	}
 	g.tables[f] = t
 	return t
 }
 
+// half gives the bits of a 16-bit element.
+func (g *source) half(value float32) uint16 {
+	if g.dtype == checkpoint.F16 {
+		return toF16(value)
+	}
+	return toBF16(value)
+}
+
 // chunk fills dst with the elements of a tensor's chunk.
 func (g *source) chunk(dst []byte, name string, number int64, f fill) {
-	digest := sha256.Sum256(fmt.Appendf(nil, "moepool synth 1|%d|%s|%d", g.seed, name, number))
-	state := binary.LittleEndian.Uint64(digest[:])
+	state := g.state(name, number)
 	if g.dtype == checkpoint.F32 {
 		fillFloats(dst, state, f)
 		return
 	}
 	fillHalves(dst, state, g.table(f))
+}
+
+// state starts the random numbers of a chunk.
+func (g *source) state(name string, number int64) uint64 {
+	digest := sha256.Sum256(fmt.Appendf(nil, "moepool synth 1|%d|%s|%d", g.seed, name, number))
+	return binary.LittleEndian.Uint64(digest[:])
 }
 
 // next is SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
@@ -84,15 +92,19 @@ func fillHalves(dst []byte, state uint64, table *[1 << 16]uint16) {
 	}
 }
 
-// fillFloats takes one element from 32 random bits: a place between two neighbouring quantiles, so that all 24 bits of the
-// significand are in use.
+// fillFloats takes one element from each random number.
 func fillFloats(dst []byte, state uint64, f fill) {
-	values := quantiles()
 	for ; len(dst) >= 4; dst = dst[4:] {
-		r := next(&state)
-		i := uint16(r)
-		lower, upper := values[i], values[min(int(i)+1, len(values)-1)]
-		z := lower + float64((upper-lower)*(float64(uint16(r>>16))/(1<<16)))
+		z := between(next(&state))
 		binary.LittleEndian.PutUint32(dst, math.Float32bits(float32(f.mean+float64(f.deviation*z))))
 	}
+}
+
+// between makes a normal number of 32 random bits: a place between two neighbouring quantiles, so that all 24 bits of a
+// float32's significand are in use.
+func between(r uint64) float64 {
+	values := quantiles()
+	i := uint16(r)
+	lower, upper := values[i], values[min(int(i)+1, len(values)-1)]
+	return lower + float64((upper-lower)*(float64(uint16(r>>16))/(1<<16)))
 }

@@ -37,6 +37,10 @@ type Spec struct {
 	// Deviation is the standard deviation of all weights; norms are 1. Zero asks for weights that keep activations near 1 in a
 	// model of any size and give distinct routing and logits: 1/√columns, with norms and biases that vary too.
 	Deviation float64
+
+	// RouterSkew makes some experts more popular than others, as trained routers do: the norms of a router's rows are
+	// log-normal, with this deviation of their logarithms (0 to 4). Zero leaves all rows alike. See skewFactors.
+	RouterSkew float64
 }
 
 const defaultShardBytes = 4 << 30
@@ -72,6 +76,9 @@ func (s *Spec) config() ([]byte, *checkpoint.Config, error) {
 	}
 	if s.Deviation < 0 || s.ShardBytes < 0 {
 		return nil, nil, fmt.Errorf("synth: Deviation (%v) and ShardBytes (%d) must not be negative", s.Deviation, s.ShardBytes)
+	}
+	if !(s.RouterSkew >= 0 && s.RouterSkew <= maxSkew) {
+		return nil, nil, fmt.Errorf("synth: RouterSkew (%v) must be from 0 to %d", s.RouterSkew, maxSkew)
 	}
 	tokens, err := tokensFor(s.Vocabulary)
 	if err != nil {

@@ -38,3 +38,17 @@ func (s *Spec) fills(c *checkpoint.Config) func(name string, shape []int) fill {
 		return matrix(shape[len(shape)-1])
 	}
 }
+
+// routerFactors gives the factors of the rows of each router by its tensor's name; nil without a skew.
+func (s *Spec) routerFactors(c *checkpoint.Config) map[string][]float64 {
+	if s.RouterSkew == 0 {
+		return nil
+	}
+	factors := map[string][]float64{}
+	for i := range c.Layers {
+		if name := c.Layer(i).Router; name != "" {
+			factors[name] = skewFactors(s.Seed, name, c.Experts, s.RouterSkew)
+		}
+	}
+	return factors
+}

@@ -46,7 +46,7 @@ func WriteContext(ctx context.Context, dir string, s Spec, progress func(done, t
 	if err := checkSpace(dir, shards); err != nil {
 		return err
 	}
-	w := &writer{dir: dir, source: newSource(&s), fills: s.fills(c), progress: progress}
+	w := &writer{dir: dir, source: newSource(&s), fills: s.fills(c), routers: s.routerFactors(c), progress: progress}
 	for _, file := range shards {
 		w.total += file.bytes
 	}
@@ -115,6 +115,8 @@ type writer struct {
 	dir    string
 	source *source
 	fills  func(name string, shape []int) fill
+
+	routers map[string][]float64 // factors of the rows' deviations
 
 	mu          sync.Mutex
 	done, total int64
@@ -197,7 +199,7 @@ func (w *writer) writeShard(ctx context.Context, file *shard) error {
 				if cap(buffer) < j.length {
 					buffer = make([]byte, j.length)
 				}
-				w.source.chunk(buffer[:j.length], j.tensor.Name, j.number, w.fills(j.tensor.Name, j.tensor.Shape))
+				w.fill(buffer[:j.length], j.tensor, j.number)
 				if _, err := f.WriteAt(buffer[:j.length], j.offset); err != nil {
 					return err
 				}
@@ -211,6 +213,16 @@ func (w *writer) writeShard(ctx context.Context, file *shard) error {
 		_, err = f.WriteAt(file.header, 0)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// fill makes the elements of a tensor's chunk.
+func (w *writer) fill(dst []byte, t checkpoint.TensorInfo, number int64) {
+	f := w.fills(t.Name, t.Shape)
+	if factors := w.routers[t.Name]; factors != nil {
+		w.source.rowsChunk(dst, t.Name, number, f, t.Shape[1], factors)
+		return
+	}
+	w.source.chunk(dst, t.Name, number, f)
 }
 
 // elements is the number of elements of a tensor; every one of a valid configuration has some.

@@ -24,6 +24,7 @@ func newSynthCommand() *cobra.Command {
 		experts    int
 		topK       int
 		seed       uint64
+		skew       float64
 		asJSON     bool
 	)
 	cmd := &cobra.Command{
@@ -53,7 +54,7 @@ func newSynthCommand() *cobra.Command {
 			if topK > 0 {
 				spec.TopK = topK
 			}
-			spec.Seed = seed
+			spec.Seed, spec.RouterSkew = seed, skew
 			bars := newBars(newLogger(true), !asJSON)
 			defer bars.finish()
 			report := synthReport{Dir: args[0], Like: like}
@@ -79,6 +80,7 @@ func newSynthCommand() *cobra.Command {
 	flags.IntVar(&experts, "experts", 0, "experts of a layer (default: the model's)")
 	flags.IntVar(&topK, "top-k", 0, "experts of a token (default: the model's)")
 	flags.Uint64Var(&seed, "seed", 1, "seed of the weights")
+	flags.Float64Var(&skew, "router-skew", 0, "makes some experts more popular, as trained routers do: the deviation of the logarithm of the router rows' norms (0 to 4)")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
