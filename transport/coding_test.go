@@ -208,6 +208,13 @@ func TestMalformed(t *testing.T) {
 		"part twice":       {change(func(w *Work) { w.Parts[2] = w.Parts[1] }), "parts"},
 		"part too high":    {change(func(w *Work) { w.Parts[len(w.Parts)-1] = MaxLayerParts }), "parts"},
 		"weight missing":   {change(func(w *Work) { w.Weights = w.Weights[1:] }), "weights"},
+		"cut layer":        {change(func(w *Work) { w.Cut = []LayerParts{{Layer: MaxLayers + 1}} }), "cut"},
+		"cut twice":        {change(func(w *Work) { w.Cut = []LayerParts{{}, {Parts: []uint32{4, 4}}} }), "cut"},
+		"too many cuts":    {change(func(w *Work) { w.Cut = make([]LayerParts, MaxLayers+1) }), "cut"},
+		"filled fall":      {change(func(w *Work) { w.Filled = []uint32{2, 1} }), "filled"},
+		"filled too high":  {change(func(w *Work) { w.Filled = []uint32{MaxLayerParts} }), "filled"},
+		"hint fall":        {change(func(w *Work) { w.Hint.Parts = []uint32{2, 1} }), "hint"},
+		"hint layer":       {change(func(w *Work) { w.Hint.Layer = -1 }), "hint"},
 		"layer":            {change(func(w *Work) { w.Layer = -1 }), "layer"},
 		"sum short":        {result(func(r *Result) { r.Sum = r.Sum[1:] }), "sum"},
 		"row error":        {result(func(r *Result) { r.RowErrors = []uint8{3} }), "row errors"},
@@ -219,6 +226,15 @@ func TestMalformed(t *testing.T) {
 		"layer twice":      {beat(func(b *Beat) { b.LayerTimes = []LayerTime{{Layer: 1}, {Layer: 1}} }), "layer times"},
 		"negative time":    {beat(func(b *Beat) { b.LayerTimes = []LayerTime{{Nanoseconds: -1}} }), "nanoseconds"},
 		"negative queue":   {beat(func(b *Beat) { b.Queue = -1 }), "queue"},
+		"negative misses":  {result(func(r *Result) { r.MissBytes = -1 }), "miss bytes"},
+		"negative ghost":   {result(func(r *Result) { r.GhostBytes = -2 }), "ghost bytes"},
+		"negative faults":  {result(func(r *Result) { r.MajorFaults = -1 }), "major faults"},
+		"arrived":          {result(func(r *Result) { r.Arrived = []LayerParts{{Parts: []uint32{MaxLayerParts}}} }), "arrived"},
+		"evicted":          {result(func(r *Result) { r.Evicted = []LayerParts{{Parts: []uint32{1, 0}}} }), "evicted"},
+		"negative limit":   {beat(func(b *Beat) { b.Residency.Limit = -1 }), "limit"},
+		"ghost report":     {beat(func(b *Beat) { b.Residency.GhostBytes = -2 }), "ghost bytes"},
+		"long policy":      {beat(func(b *Beat) { b.Residency.Eviction = strings.Repeat("x", maxText+1) }), "eviction"},
+		"negative read":    {beat(func(b *Beat) { b.LayerTimes = []LayerTime{{BytesRead: -1}} }), "bytes read"},
 		"negative bytes":   {result(func(r *Result) { r.BytesRead = -1 }), "bytes read"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -266,8 +282,8 @@ func TestTruncatedAndChanged(t *testing.T) {
 // TestHostileFrames are the reports of FACTS §4: five bytes that ask for gigabytes. Not parallel: it measures allocation.
 func TestHostileFrames(t *testing.T) {
 	for _, text := range []string{
-		"", "c1", "dd ff ff ff ff", "93 03 02 dd ff ff ff ff", "93 03 0a dd ff ff ff ff", "93 03 03 c6 ff ff ff ff", "93 03 02 9f 01 02 db ff ff ff ff",
-		"93 03 06 93 02 a0 95 a0 01 01 96 01 a0 a0 a0 01 01 dd 7f ff ff ff", "93 04 02 90", "93 03 63 90", "94 03 02 90 90", "df ff ff ff ff", "93 ff 02 90",
+		"", "c1", "dd ff ff ff ff", "93 04 02 dd ff ff ff ff", "93 04 0a dd ff ff ff ff", "93 04 03 c6 ff ff ff ff", "93 04 02 9f 01 02 db ff ff ff ff",
+		"93 04 06 93 02 a0 95 a0 01 01 96 01 a0 a0 a0 01 01 dd 7f ff ff ff", "93 05 02 90", "93 04 63 90", "94 04 02 90 90", "df ff ff ff ff", "93 ff 02 90",
 	} {
 		frame, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
 		if err != nil {

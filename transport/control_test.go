@@ -177,8 +177,8 @@ func TestMalformedMessages(t *testing.T) {
 		hex  string
 		code ErrorCode
 	}{
-		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 03 02 dd ff ff ff ff", CodeMalformed}, {"93 03 03 90", CodeMalformed},
-		{"93 04 02 90", CodeVersion}, {"93 03 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
+		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 04 02 dd ff ff ff ff", CodeMalformed}, {"93 04 03 90", CodeMalformed},
+		{"93 05 02 90", CodeVersion}, {"93 04 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
 	}
 	var in receiver
 	in.parts, in.malformed = newAssembler(), &requester.malformed

@@ -13,7 +13,7 @@ func (m *Identity) fields(w *wire) {
 }
 
 func (m *Beat) fields(w *wire) {
-	w.array("beat", 30)
+	w.array("beat", 31)
 	w.string(&m.Worker, "worker", maxText)
 	w.string(&m.Instance, "instance", maxText)
 	w.string(&m.Host, "host", maxText)
@@ -37,6 +37,7 @@ func (m *Beat) fields(w *wire) {
 	m.Pages.fields(w)
 	w.int64(&m.RSSAnon, "rss anon", 0, math.MaxInt64)
 	m.residentFields(w)
+	m.Residency.fields(w)
 	m.noteFields(w)
 	w.bool(&m.Bound, "bound")
 	m.Lane.fields(w)
@@ -65,7 +66,7 @@ func (m *Beat) servedFields(w *wire) {
 
 func (m *Beat) timeFields(w *wire) {
 	n := len(m.LayerTimes)
-	w.count(&n, "layer times", 4, MaxLayers)
+	w.count(&n, "layer times", 8, MaxLayers)
 	if w.err != nil {
 		return
 	}
@@ -74,10 +75,14 @@ func (m *Beat) timeFields(w *wire) {
 	}
 	for i := range m.LayerTimes {
 		l := &m.LayerTimes[i]
-		w.array("layer times", 3)
+		w.array("layer times", 7)
 		w.int(&l.Layer, "layer", 0, MaxLayers)
 		w.uint64(&l.Count, "count", math.MaxUint64)
 		w.int64(&l.Nanoseconds, "nanoseconds", 0, math.MaxInt64)
+		w.uint64(&l.Hits, "hits", math.MaxUint64)
+		w.uint64(&l.Misses, "misses", math.MaxUint64)
+		w.int64(&l.BytesRead, "bytes read", 0, math.MaxInt64)
+		w.uint64(&l.MajorFaults, "major faults", math.MaxUint64)
 		if w.err == nil && i > 0 && m.LayerTimes[i-1].Layer >= l.Layer {
 			w.fail("layer times", "%d follows %d; they must ascend", l.Layer, m.LayerTimes[i-1].Layer)
 		}
@@ -137,6 +142,28 @@ func (m *ArenaReport) fields(w *wire) {
 	w.int(&m.Fallbacks, "fallbacks", 0, math.MaxInt32)
 }
 
+func (m *ResidencyReport) fields(w *wire) {
+	w.array("residency", 18)
+	w.int64(&m.Limit, "limit", 0, math.MaxInt64)
+	w.string(&m.Eviction, "eviction", maxText)
+	w.int64(&m.Resident, "resident bytes", 0, math.MaxInt64)
+	w.uint64(&m.Hits, "hits", math.MaxUint64)
+	w.uint64(&m.Misses, "misses", math.MaxUint64)
+	w.int64(&m.MissBytes, "miss bytes", 0, math.MaxInt64)
+	w.int64(&m.BytesRead, "bytes read", 0, math.MaxInt64)
+	w.int64(&m.GhostBytes, "ghost bytes", -1, math.MaxInt64)
+	w.uint64(&m.MajorFaults, "major faults", math.MaxUint64)
+	w.uint64(&m.Evictions, "evictions", math.MaxUint64)
+	w.uint64(&m.Reclaimed, "reclaimed", math.MaxUint64)
+	w.uint64(&m.Prefetched, "prefetched", math.MaxUint64)
+	w.uint64(&m.PrefetchUsed, "prefetch used", math.MaxUint64)
+	w.bool(&m.PrefetchOff, "prefetch off")
+	w.string(&m.Warm, "warm", maxText)
+	w.int64(&m.WarmDone, "warm done", 0, math.MaxInt64)
+	w.int64(&m.WarmTotal, "warm total", 0, math.MaxInt64)
+	w.int64(&m.Locked, "locked", 0, math.MaxInt64)
+}
+
 func (m *PagesReport) fields(w *wire) {
 	w.array("pages", 2)
 	w.int64(&m.Local, "local", 0, math.MaxInt64)
@@ -190,26 +217,13 @@ func (m *Assign) fields(w *wire) {
 	w.uint64(&m.Epoch, "epoch", math.MaxUint64)
 	w.uint64(&m.Term, "term", math.MaxUint64)
 	m.Identity.fields(w)
-	n := len(m.Layers)
-	w.count(&n, "layers", 3, MaxLayers)
-	if w.err != nil {
-		return
-	}
 	if w.reading {
-		m.Layers = make([]LayerParts, n)
+		m.Layers = nil // an assignment is kept
 	}
-	for i := range m.Layers {
-		l := &m.Layers[i]
-		w.array("layers", 2)
-		w.int(&l.Layer, "layer", 0, MaxLayers)
-		list(w, &l.Parts, "parts", MaxLayerParts)
-		for j, p := range l.Parts {
-			if w.err == nil && (p >= MaxLayerParts || j > 0 && l.Parts[j-1] >= p) {
-				w.fail("parts", "layer %d: %d at %d; they must ascend below %d", l.Layer, p, j, MaxLayerParts)
-			}
-		}
-		if w.err == nil && i > 0 && m.Layers[i-1].Layer >= l.Layer {
-			w.fail("layers", "%d follows %d; they must ascend", l.Layer, m.Layers[i-1].Layer)
+	layerLists(w, &m.Layers, "layers")
+	for i := 1; i < len(m.Layers) && w.err == nil; i++ {
+		if before, l := m.Layers[i-1].Layer, m.Layers[i].Layer; before >= l {
+			w.fail("layers", "%d follows %d; they must ascend", l, before)
 		}
 	}
 }

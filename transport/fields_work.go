@@ -20,7 +20,7 @@ func (f *workFrame) fields(w *wire) {
 	if w.reading {
 		m.Request, m.Attempt = 0, 0
 	}
-	w.array("work", 15)
+	w.array("work", 18)
 	w.uint64(&m.Request, "request", math.MaxUint64)
 	w.uint32(&m.Attempt, "attempt")
 	w.string(&f.target, "target", maxText)
@@ -43,6 +43,9 @@ func (f *workFrame) fields(w *wire) {
 	tensor(w, &m.Offsets, "offsets", rows+1)
 	list(w, &m.Parts, "parts", MaxRows*MaxPartsOfRow)
 	tensor(w, &m.Weights, "weights", uint64(len(m.Parts)))
+	layerLists(w, &m.Cut, "cut")
+	list(w, &m.Filled, "filled", MaxLayerParts)
+	m.Hint.fields(w, "hint")
 	m.check(w)
 }
 
@@ -54,6 +57,9 @@ func (m *Work) check(w *wire) {
 	// Kernels negate codes as int8: −128 has no negative.
 	if i := bytes.IndexByte(asBytes(m.Codes), 0x80); i >= 0 {
 		w.fail("codes", "-128 at %d; codes are in [-127, 127]", i)
+		return
+	}
+	if checkAscending(w, m.Filled, "filled"); w.err != nil {
 		return
 	}
 	if m.Offsets[0] != 0 || m.Offsets[m.Rows] != uint32(len(m.Parts)) {
@@ -82,7 +88,7 @@ func (m *Work) check(w *wire) {
 // fields stores Sum with 4 bytes per element in rows where that loses nothing, else with 8; wide has a bit for each of the
 // latter.
 func (m *Result) fields(w *wire) {
-	w.array("result", 12)
+	w.array("result", 17)
 	w.uint64(&m.Request, "request", math.MaxUint64)
 	w.uint32(&m.Attempt, "attempt")
 	w.int(&m.Rows, "rows", 1, MaxRows)
@@ -101,6 +107,11 @@ func (m *Result) fields(w *wire) {
 	list(w, &m.Parts, "parts", MaxLayerParts)
 	tensor(w, &m.Hits, "hits", uint64(len(m.Parts)+7)/8)
 	w.int64(&m.BytesRead, "bytes read", 0, math.MaxInt64)
+	w.int64(&m.MissBytes, "miss bytes", 0, math.MaxInt64)
+	w.int64(&m.GhostBytes, "ghost bytes", -1, math.MaxInt64)
+	w.int64(&m.MajorFaults, "major faults", 0, math.MaxInt64)
+	layerLists(w, &m.Arrived, "arrived")
+	layerLists(w, &m.Evicted, "evicted")
 	w.int64(&m.ComputeTime, "compute time", 0, math.MaxInt64)
 	w.int64(&m.QueueTime, "queue time", 0, math.MaxInt64)
 	if w.err != nil {
@@ -112,12 +123,7 @@ func (m *Result) fields(w *wire) {
 			return
 		}
 	}
-	for i, p := range m.Parts {
-		if p >= MaxLayerParts || i > 0 && m.Parts[i-1] >= p {
-			w.fail("parts", "%d at %d; they must ascend below %d", p, i, MaxLayerParts)
-			return
-		}
-	}
+	checkAscending(w, m.Parts, "parts")
 }
 
 func (m *Result) sumFields(w *wire) {

@@ -19,6 +19,17 @@ func ascending(t *rapid.T, label string, limit, most int) []uint32 {
 	return parts
 }
 
+func drawList(t *rapid.T, label string) LayerParts {
+	return LayerParts{rapid.IntRange(0, MaxLayers).Draw(t, label+" layer"), ascending(t, label, 500, 20)}
+}
+
+func drawLists(t *rapid.T, label string) (lists []LayerParts) {
+	for range rapid.IntRange(0, 4).Draw(t, label+" lists") {
+		lists = append(lists, drawList(t, label))
+	}
+	return lists
+}
+
 func drawWork(t *rapid.T) *Work {
 	w := &Work{
 		Epoch: rapid.Uint64().Draw(t, "epoch"), Term: rapid.Uint64().Draw(t, "term"), Layer: rapid.IntRange(0, MaxLayers).Draw(t, "layer"),
@@ -40,6 +51,8 @@ func drawWork(t *rapid.T) *Work {
 	if n := len(w.Parts); n > 0 {
 		w.Weights = rapid.SliceOfN(number, n, n).Draw(t, "weights")
 	}
+	w.Cut, w.Hint = drawLists(t, "cut"), drawList(t, "hint")
+	w.Filled = ascending(t, "filled", 300, 5)
 	return w
 }
 
@@ -47,6 +60,8 @@ func drawResult(t *rapid.T) *Result {
 	r := &Result{
 		Request: rapid.Uint64().Draw(t, "request"), Attempt: rapid.Uint32().Draw(t, "attempt"), Rows: rapid.IntRange(1, 20).Draw(t, "rows"),
 		Hidden: rapid.IntRange(1, 70).Draw(t, "hidden"), BytesRead: rapid.Int64Min(0).Draw(t, "read"),
+		MissBytes: rapid.Int64Min(0).Draw(t, "missed"), GhostBytes: rapid.Int64Min(-1).Draw(t, "ghost"), MajorFaults: rapid.Int64Min(0).Draw(t, "faults"),
+		Arrived: drawLists(t, "arrived"), Evicted: drawLists(t, "evicted"),
 		ComputeTime: rapid.Int64Min(0).Draw(t, "compute"), QueueTime: rapid.Int64Min(0).Draw(t, "queue"),
 	}
 	for range r.Rows {
@@ -95,11 +110,19 @@ func drawBeat(t *rapid.T) *Beat {
 	b.Serves = rapid.SliceOfNDistinct(rapid.Uint64(), 0, MaxServed, rapid.ID[uint64]).Draw(t, "serves")
 	slices.Sort(b.Serves)
 	for _, layer := range ascending(t, "timed layers", MaxLayers, 6) {
-		b.LayerTimes = append(b.LayerTimes, LayerTime{int(layer), rapid.Uint64().Draw(t, "count"), size.Draw(t, "nanoseconds")})
+		b.LayerTimes = append(b.LayerTimes, LayerTime{Layer: int(layer), Count: rapid.Uint64().Draw(t, "count"), Nanoseconds: size.Draw(t, "nanoseconds"),
+			Hits: rapid.Uint64().Draw(t, "hits"), Misses: rapid.Uint64().Draw(t, "misses"), BytesRead: size.Draw(t, "read"), MajorFaults: rapid.Uint64().Draw(t, "faults")})
 	}
 	for range rapid.IntRange(0, 5).Draw(t, "layers") {
 		b.Resident = append(b.Resident, LayerBitmap{rapid.IntRange(0, MaxLayers).Draw(t, "layer"), rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bits")})
 	}
+	number := rapid.Uint64()
+	b.Residency = ResidencyReport{Limit: size.Draw(t, "limit"), Eviction: drawText(t, "eviction"), Resident: size.Draw(t, "resident"),
+		Hits: number.Draw(t, "hits"), Misses: number.Draw(t, "misses"), MissBytes: size.Draw(t, "missed"), BytesRead: size.Draw(t, "read"),
+		GhostBytes: rapid.Int64Min(-1).Draw(t, "ghost"), MajorFaults: number.Draw(t, "faults"), Evictions: number.Draw(t, "evictions"),
+		Reclaimed: number.Draw(t, "reclaimed"), Prefetched: number.Draw(t, "prefetched"), PrefetchUsed: number.Draw(t, "prefetch used"),
+		PrefetchOff: rapid.Bool().Draw(t, "prefetch off"), Warm: drawText(t, "warm"), WarmDone: size.Draw(t, "warm done"),
+		WarmTotal: size.Draw(t, "warm total"), Locked: size.Draw(t, "locked")}
 	for range rapid.IntRange(0, 20).Draw(t, "notes") {
 		b.Notes = append(b.Notes, drawText(t, "note"))
 	}

@@ -3,7 +3,7 @@ package transport
 import "fmt"
 
 // ProtocolVersion is the version of every message; both sides refuse another one, naming both.
-const ProtocolVersion = 3
+const ProtocolVersion = 4
 
 // Identity is what both sides must have in common before any work is sent.
 type Identity struct {
@@ -80,8 +80,9 @@ type Beat struct {
 	Pages       PagesReport
 	RSSAnon     int64
 	Resident    []LayerBitmap // may be empty between changes
-	Notes       []string      // degraded modes, each said once
-	Bound       bool          // pinned to its node
+	Residency   ResidencyReport
+	Notes       []string // degraded modes, each said once
+	Bound       bool     // pinned to its node
 	Lane        LaneOffer
 
 	Queue         int         // requests that wait or are computed
@@ -95,6 +96,10 @@ type LayerTime struct {
 	Layer       int    `json:"layer"`
 	Count       uint64 `json:"count"` // of requests
 	Nanoseconds int64  `json:"nanoseconds"`
+	Hits        uint64 `json:"hits"` // expert parts that were resident when they were asked for
+	Misses      uint64 `json:"misses"`
+	BytesRead   int64  `json:"bytes_read"` // from block devices, meanwhile
+	MajorFaults uint64 `json:"major_faults"`
 }
 
 // ArenaReport is a worker's arena counters.
@@ -110,6 +115,28 @@ type ArenaReport struct {
 type PagesReport struct {
 	Local  int64 `json:"local"`
 	Remote int64 `json:"remote"`
+}
+
+// ResidencyReport is what a worker knows of the experts that it has in memory; counters are since its start.
+type ResidencyReport struct {
+	Limit        int64  `json:"limit"`    // bytes of its ledger; 0: it has none, the kernel decides
+	Eviction     string `json:"eviction"` // the ledger's policy
+	Resident     int64  `json:"resident"` // bytes of expert parts in memory
+	Hits         uint64 `json:"hits"`     // expert parts that were resident when they were asked for
+	Misses       uint64 `json:"misses"`
+	MissBytes    int64  `json:"miss_bytes"`  // packed bytes of the misses
+	BytesRead    int64  `json:"bytes_read"`  // from block devices while it computed, by the kernel's account
+	GhostBytes   int64  `json:"ghost_bytes"` // what the ghost ledger had to read; -1 without a ledger
+	MajorFaults  uint64 `json:"major_faults"`
+	Evictions    uint64 `json:"evictions"`
+	Reclaimed    uint64 `json:"reclaimed"`  // hits of the ledger that the kernel had taken away
+	Prefetched   uint64 `json:"prefetched"` // expert parts that were read because of hints
+	PrefetchUsed uint64 `json:"prefetch_used"`
+	PrefetchOff  bool   `json:"prefetch_off"` // it doesn't follow hints
+	Warm         string `json:"warm"`         // what is brought in before the first work: all, hottest, none
+	WarmDone     int64  `json:"warm_done"`    // bytes of that which are done
+	WarmTotal    int64  `json:"warm_total"`
+	Locked       int64  `json:"locked"` // bytes that the kernel must not take away
 }
 
 // LayerBitmap has a bit for each expert part (expert·parts+part) of a layer.

@@ -15,6 +15,9 @@ type Work struct {
 	Offsets     []uint32  // [Rows+1] into Parts and Weights
 	Parts       []uint32  // expert·parts+part, in each row ascending
 	Weights     []float32
+	Cut         []LayerParts // expert parts of this worker that the budget dropped since the last work that it got, in the order in which it did; a layer may come again
+	Filled      []uint32     // of Parts, ascending: those that only rows need that take them in place of dropped ones
+	Hint        LayerParts   // parts of a later layer that are likely to be needed; may be empty
 }
 
 // Result answers a Work.
@@ -23,13 +26,18 @@ type Result struct {
 	Attempt     uint32
 	Rows        int
 	Hidden      int
-	Sum         []int64  // [Rows, Hidden]; on the wire 4 bytes per element for rows that fit, else 8
-	RowErrors   []uint8  // [Rows] RowOK, RowNotFinite, RowOverflow; nil if all are fine
-	Parts       []uint32 // distinct expert parts that were computed, ascending
-	Hits        []byte   // bit i: Parts[i] was resident
-	BytesRead   int64
-	ComputeTime int64 // ns
-	QueueTime   int64 // ns
+	Sum         []int64      // [Rows, Hidden]; on the wire 4 bytes per element for rows that fit, else 8
+	RowErrors   []uint8      // [Rows] RowOK, RowNotFinite, RowOverflow; nil if all are fine
+	Parts       []uint32     // distinct expert parts that were computed, ascending
+	Hits        []byte       // bit i: Parts[i] was resident
+	BytesRead   int64        // from block devices meanwhile, by the kernel's account of the process; MissBytes where there is none
+	MissBytes   int64        // packed bytes of the expert parts that were not resident
+	GhostBytes  int64        // what the ghost ledger had to read for this work and the Cut before it; -1 without a ledger
+	MajorFaults int64        // of the process, meanwhile
+	Arrived     []LayerParts // expert parts beyond Parts that have become resident since the last result
+	Evicted     []LayerParts // expert parts that have ceased to be
+	ComputeTime int64        // ns
+	QueueTime   int64        // ns
 }
 
 // Codes of RowErrors.

@@ -146,7 +146,7 @@ func (f *fakeWorker) Work(ctx context.Context, w *transport.Work) (*transport.Re
 	case w.Epoch != epoch:
 		return nil, &transport.RemoteError{Code: transport.CodeWrongEpoch, Message: fmt.Sprintf("work of epoch %d, worker has epoch %d", w.Epoch, epoch)}
 	}
-	r := &transport.Result{Rows: w.Rows, Hidden: w.Hidden, Sum: make([]int64, w.Rows*w.Hidden), BytesRead: 10}
+	r := &transport.Result{Rows: w.Rows, Hidden: w.Hidden, Sum: make([]int64, w.Rows*w.Hidden), BytesRead: 10, MissBytes: 10, GhostBytes: -1}
 	seen := map[uint32]bool{}
 	for row := range w.Rows {
 		for i := w.Offsets[row]; i < w.Offsets[row+1]; i++ {

@@ -21,7 +21,7 @@ func needLane(t *testing.T) {
 
 // squares answers a row's values as sums, too large for 4 bytes in every second column.
 func squares(w *transport.Work) *transport.Result {
-	r := &transport.Result{Rows: w.Rows, Hidden: w.Hidden, Sum: make([]int64, w.Rows*w.Hidden), Parts: []uint32{1}, Hits: []byte{1}}
+	r := &transport.Result{Rows: w.Rows, Hidden: w.Hidden, Sum: make([]int64, w.Rows*w.Hidden), Parts: []uint32{1}, Hits: []byte{1}, GhostBytes: -1}
 	for i, v := range w.Values {
 		r.Sum[i] = int64(v) * int64(v)
 		if i%2 == 1 {

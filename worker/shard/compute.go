@@ -215,5 +215,5 @@ func (s *Shards) finish(w *transport.Work, r *transport.Result, read int64) {
 			r.Hits[i/8] |= 1 << (i % 8)
 		}
 	}
-	r.BytesRead = read
+	r.BytesRead, r.MissBytes, r.GhostBytes = read, read, -1
 }

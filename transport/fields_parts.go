@@ -1,0 +1,42 @@
+package transport
+
+// fields is a list of a message, which names it in errors.
+func (m *LayerParts) fields(w *wire, name string) {
+	w.array(name, 2)
+	w.int(&m.Layer, name, 0, MaxLayers)
+	list(w, &m.Parts, name, MaxLayerParts)
+	if w.err != nil {
+		return
+	}
+	for i, p := range m.Parts {
+		if p >= MaxLayerParts || i > 0 && m.Parts[i-1] >= p {
+			w.fail(name, "layer %d: %d at %d; they must ascend below %d", m.Layer, p, i, MaxLayerParts)
+			return
+		}
+	}
+}
+
+// layerLists are up to MaxLayers lists in any order. Memory of *v is reused.
+func layerLists(w *wire, v *[]LayerParts, name string) {
+	n := len(*v)
+	w.count(&n, name, 4, MaxLayers)
+	if w.err != nil {
+		return
+	}
+	if w.reading {
+		*v = resize(*v, n)
+	}
+	for i := range *v {
+		(*v)[i].fields(w, name)
+	}
+}
+
+// checkAscending checks expert parts of one layer.
+func checkAscending(w *wire, parts []uint32, name string) {
+	for i, p := range parts {
+		if p >= MaxLayerParts || i > 0 && parts[i-1] >= p {
+			w.fail(name, "%d at %d; they must ascend below %d", p, i, MaxLayerParts)
+			return
+		}
+	}
+}
