@@ -44,6 +44,11 @@ type batch struct {
 	choices           []router.Choice
 	attention         []attention.Row
 
+	predicted              []predicted // by layer
+	target                 int         // the layer whose experts are being predicted; 0: none
+	nextNormed, nextScores []float32
+	nextFloats             kernels.Activations
+
 	floats, codes kernels.Activations // of normed; which of them are valid depends on the formats that a layer needs
 	inner         kernels.Activations // of attended, of the inside of a feed-forward network
 	call          ExpertCall
@@ -69,6 +74,7 @@ func (b *batch) begin(e *Engine, chunks []Chunk) {
 	clear(b.failed)
 	clear(b.logits)
 	b.layer = 0
+	b.forgetPredictions()
 	b.chunk, b.position, b.phases = b.chunk[:0], b.position[:0], b.phases[:0]
 	for i, c := range chunks {
 		if b.failed[i] = e.check(c); b.failed[i] != nil {

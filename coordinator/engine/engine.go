@@ -30,9 +30,10 @@ type Engine struct {
 	frequencies []float32 // of the rotary embedding, [head dim / 2]
 	partBytes   []int64   // packed bytes of one expert's part p
 
-	step   sync.Mutex // held by the step in progress, and by what changes a sequence
-	closed bool
-	batch  batch
+	step      sync.Mutex // held by the step in progress, and by what changes a sequence
+	closed    bool
+	batch     batch
+	predictor predictor
 
 	// The team's jobs on the batch, and what computes routed experts beside a shared one: values made once, so that steps allocate nothing
 	// for them.
@@ -42,6 +43,8 @@ type Engine struct {
 
 	counting sync.Mutex
 	totals   Totals
+	// predictions are judged by layer; nil before the first.
+	predictions []LayerPrediction
 }
 
 // New packs the dense weights of a checkpoint, which must stay open as long as the engine.
@@ -73,6 +76,7 @@ func New(cp *checkpoint.Checkpoint, o Options) (*Engine, error) {
 	if e.model, err = model.Load(cp, o.DenseFormat, o.Team, o.Progress); err != nil {
 		return nil, fmt.Errorf("loading dense weights: %w", err)
 	}
+	e.predictor = newPredictor(e.model)
 	return e, nil
 }
 

@@ -16,6 +16,7 @@ type ExpertCall struct {
 	Choices []router.Choice      // per row, after the budget; a row may have none
 	Sum     []int64              // [rows, hidden], zeroed by the engine; Compute adds fixed-point sums (DESIGN §2)
 	RowErr  []error              // per row; Compute sets the error of a row that can't be computed
+	Next    Prediction           // what the rows will probably want of a later layer: a hint that changes no sum
 }
 
 // ExpertStats is what a layer's experts cost.

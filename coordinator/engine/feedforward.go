@@ -109,10 +109,17 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 	b.scores = resize(b.scores, b.rows*c.Experts)
 	b.sharedGate = resize(b.sharedGate, b.rows)
 	b.choices = resize(b.choices, b.rows)
-	room := [2]product{{b.scores, *l.Router, &b.floats}}
+	room := [3]product{{b.scores, *l.Router, &b.floats}}
 	products := room[:1]
 	if l.SharedGate != nil {
 		products = append(products, product{b.sharedGate, *l.SharedGate, &b.floats})
+	}
+	if b.target = e.target(b); b.target > 0 {
+		next, err := e.beginPrediction(b)
+		if err != nil {
+			return err
+		}
+		products = append(products, next)
 	}
 	if err := e.multiply(b, b.rows, products...); err != nil {
 		return err
@@ -125,6 +132,7 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 			b.choices[row].Experts, b.choices[row].Weights = b.choices[row].Experts[:0], b.choices[row].Weights[:0]
 		}
 	}
+	e.judge(b)
 	if e.options.Observer != nil {
 		e.options.Observer(b.layer, b.choices)
 	}
@@ -150,6 +158,10 @@ func choose(e *Engine, b *batch, row int) error {
 // experts computes the routed experts, and meanwhile the shared one.
 func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 	c := e.config
+	next, err := e.endPrediction(b)
+	if err != nil {
+		return fmt.Errorf("prediction: %w", err)
+	}
 	b.sums = resize(b.sums, b.rows*c.Hidden)
 	clear(b.sums)
 	b.call = ExpertCall{
@@ -158,6 +170,7 @@ func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 		Choices: b.choices,
 		Sum:     b.sums,
 		RowErr:  resize(b.call.RowErr, b.rows),
+		Next:    next,
 	}
 	clear(b.call.RowErr)
 	if l.Shared == nil {
@@ -187,6 +200,7 @@ func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 func (e *Engine) routed(ctx context.Context, b *batch) error {
 	stats, err := e.options.Experts.Compute(ctx, &b.call)
 	e.countExperts(stats)
+	e.predictor.saw(stats)
 	if err != nil {
 		return fmt.Errorf("experts: %w", err)
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	Budget budget.Policy
 	// Experts computes routed experts.
 	Experts Experts
+	// Prefetch says when the next layer's experts are predicted, so that workers can read them early; its zero value is PrefetchAuto.
+	Prefetch Prefetch
 	// Progress is told the bytes of dense weights packed so far; it may be nil.
 	Progress func(done, total int64)
 	// Observer is told what the router chose in a layer, before the budget: a choice for each row of the batch, in the order of
@@ -62,6 +64,9 @@ func (o *Options) complete(c *checkpoint.Config) error {
 	}
 	if o.DenseFormat == 0 || hasExperts && o.ExpertFormat == 0 {
 		return errors.New("engine: Options.DenseFormat or Options.ExpertFormat is missing")
+	}
+	if int(o.Prefetch) >= len(prefetchNames) {
+		return errPrefetch
 	}
 	if o.KVFormat == "" {
 		o.KVFormat = attention.BF16
