@@ -25,6 +25,7 @@ func newSynthCommand() *cobra.Command {
 		topK       int
 		seed       uint64
 		skew       float64
+		deviation  float64
 		asJSON     bool
 	)
 	cmd := &cobra.Command{
@@ -55,6 +56,9 @@ func newSynthCommand() *cobra.Command {
 				spec.TopK = topK
 			}
 			spec.Seed, spec.RouterSkew = seed, skew
+			if cmd.Flags().Changed("deviation") {
+				spec.Deviation = deviation
+			}
 			bars := newBars(newLogger(true), !asJSON)
 			defer bars.finish()
 			report := synthReport{Dir: args[0], Like: like}
@@ -80,6 +84,7 @@ func newSynthCommand() *cobra.Command {
 	flags.IntVar(&experts, "experts", 0, "experts of a layer (default: the model's)")
 	flags.IntVar(&topK, "top-k", 0, "experts of a token (default: the model's)")
 	flags.Uint64Var(&seed, "seed", 1, "seed of the weights")
+	flags.Float64Var(&deviation, "deviation", 0.02, "standard deviation of the weights; 0: each matrix its own, so that activations stay near 1 and tokens differ in routing")
 	flags.Float64Var(&skew, "router-skew", 0, "makes some experts more popular, as trained routers do: the deviation of the logarithm of the router rows' norms (0 to 4)")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
