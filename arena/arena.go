@@ -88,6 +88,9 @@ func (a *Arena) Geometry() Geometry {
 // Anonymous says whether there is no file behind the arena, or not behind all of its slots.
 func (a *Arena) Anonymous() bool { return a.memory.Load() != nil }
 
+// InFile says whether a slot is valid and lies in the file: what doesn't is always resident.
+func (a *Arena) InFile(slot int) bool { return slot >= 0 && slot < len(a.slots) && a.inFile(slot) }
+
 // Mappings gives the whole mappings (slots that are not filled included) for calls that set a policy: made per slot, these
 // would split the mapping into hundreds. Memory for slots that a full disk turned away is mapped by Fill when needed.
 func (a *Arena) Mappings() [][]byte {

@@ -13,7 +13,13 @@ import (
 // Bring makes a slot resident as a whole and verifies its checksum the first time after a start. hit says whether it was
 // resident already. Errors (errors.Is): ErrTorn, ErrTruncated, ErrNotFilled; the caller rebuilds with Fill. The pages go where
 // the calling thread's memory policy says.
-func (a *Arena) Bring(slot int) (hit bool, err error) {
+func (a *Arena) Bring(slot int) (hit bool, err error) { return a.bring(slot, true) }
+
+// Ready is Bring for a slot that is resident; for one that isn't, ready is false and nothing was read.
+func (a *Arena) Ready(slot int) (ready bool, err error) { return a.bring(slot, false) }
+
+// bring is Bring, or, without read, Ready.
+func (a *Arena) bring(slot int, read bool) (hit bool, err error) {
 	if err := a.enter(slot); err != nil {
 		return false, err
 	}
@@ -34,6 +40,9 @@ func (a *Arena) Bring(slot int) (hit bool, err error) {
 	}
 	if hit, err = a.store.sys.resident(data); err != nil {
 		return false, fmt.Errorf("arena %v, slot %d: asking for its residency: %w", a.key, slot, err)
+	}
+	if !hit && !read {
+		return false, nil
 	}
 	if !hit || state&populated == 0 {
 		if err := a.load(slot, state, data); err != nil {

@@ -37,57 +37,110 @@ func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Re
 		Sum: resize(r.Sum, w.Rows*w.Hidden), RowErrors: r.RowErrors[:0],
 		Parts: append(r.Parts[:0], c.parts...), Hits: resize(r.Hits, (len(c.parts)+7)/8),
 	}
-	c.expectHits()
-	read, err := s.attempt(ctx, l, w, r)
+	c.begin(w)
+	err = s.attempt(ctx, l, w, r)
 	if errors.Is(err, errDamaged) {
-		var again int64
-		again, err = s.attempt(ctx, l, w, r)
-		read += again
+		c.repeat()
+		err = s.attempt(ctx, l, w, r)
 	}
 	if err != nil {
 		return fmt.Errorf("layer %d: %w", w.Layer, err)
 	}
-	s.finish(w, r, read)
+	s.finish(l, w, r)
 	r.QueueTime = started.Sub(asked).Nanoseconds()
 	r.ComputeTime = time.Since(started).Nanoseconds()
 	h.took(l, r, len(w.Parts))
 	return nil
 }
 
-// errDamaged says that a slot was found damaged and has been rebuilt: the attempt has to be repeated.
+// errDamaged says that a slot was found damaged under the kernels and has been rebuilt: the attempt has to be repeated.
 var errDamaged = errors.New("expert part damaged")
 
-// attempt brings the expert parts in and computes once. read is the bytes that were not resident.
-func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *transport.Result) (read int64, err error) {
+// attempt computes all parts of the request: those in memory while the others are read, then these as they arrive.
+func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *transport.Result) error {
 	c := &s.h.scratch
-	if read, err = s.bring(l); err != nil {
-		return read, err
-	}
 	clear(r.Sum)
 	c.rowErr = resize(c.rowErr, w.Rows)
 	for i := range c.rowErr {
 		c.rowErr[i].code.Store(uint32(transport.RowOK))
 	}
-	c.x = kernels.Activations{Rows: w.Rows, Columns: w.Hidden, Quantized: w.Quantized, Values: w.Values, Codes: w.Codes, Scales: w.Scales}
+	for {
+		if err := s.look(l); err != nil {
+			return err
+		}
+		reads := c.toRead()
+		if len(reads) == 0 {
+			return s.computeHere(ctx, l, r.Sum, nil)
+		}
+		damaged, err := s.computeAsRead(ctx, l, r.Sum, reads)
+		if err != nil || !damaged {
+			return err
+		}
+	}
+}
+
+// computeAsRead has parts read and computes meanwhile what is here, then each as it arrives. Nothing is read any more when it returns.
+// damaged: some were found damaged and the rest has to be done again.
+func (s *Shards) computeAsRead(ctx context.Context, l *layer, sum []int64, reads []read) (damaged bool, err error) {
+	c := &s.h.scratch
+	d := s.h.demand(l, reads)
+	defer d.stop()
+	if err := s.computeHere(ctx, l, sum, d); err != nil {
+		return false, err
+	}
+	for left := len(reads); left > 0; {
+		s.h.o.Team.Rest()
+		var a arrival
+		select {
+		case a = <-d.arrived:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		for more := true; more; {
+			left--
+			c.arrive(a)
+			damaged = damaged || a.err != nil
+			select {
+			case a = <-d.arrived:
+			default:
+				more = false
+			}
+		}
+		if damaged {
+			c.takeRest(d)
+			return true, nil
+		}
+		if err := s.computeHere(ctx, l, sum, d); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// computeHere computes the parts that are here. d, if not nil, is told of each that is done.
+func (s *Shards) computeHere(ctx context.Context, l *layer, sum []int64, d *demand) error {
+	c := &s.h.scratch
 	c.cut(s.h.limits.taskRows)
 	for tasks := c.tasks; len(tasks) > 0; {
 		if err := ctx.Err(); err != nil {
-			return read, err
+			return err
 		}
 		n, err := s.cutWave(l, tasks)
 		if err != nil {
-			return read, err
+			return err
 		}
-		if err := s.h.computeWave(ctx, tasks[:n], &c.x, r.Sum); err != nil {
+		if err := s.h.computeWave(ctx, tasks[:n], &c.x, sum); err != nil {
 			var fault *team.FaultError
 			if errors.As(err, &fault) {
+				d.stop()
 				err = s.mend(l, err)
 			}
-			return read, err
+			return err
 		}
+		c.computed(tasks[:n], tasks[n:])
 		tasks = tasks[n:]
 	}
-	return read, nil
+	return nil
 }
 
 // computeWave adds the contributions of some tasks to sum [rows, hidden]. It ends soon after ctx does: a wave may take seconds.
@@ -192,7 +245,7 @@ func (c *scratch) down(set *kernels.Set, t *task, sum []int64, hidden, from, to,
 }
 
 // finish stores row errors, hits and counts.
-func (s *Shards) finish(w *transport.Work, r *transport.Result, read int64) {
+func (s *Shards) finish(l *layer, w *transport.Work, r *transport.Result) {
 	c := &s.h.scratch
 	for i := range c.rowErr {
 		code := uint8(c.rowErr[i].code.Load())
@@ -210,10 +263,13 @@ func (s *Shards) finish(w *transport.Work, r *transport.Result, read int64) {
 		r.RowErrors = nil
 	}
 	clear(r.Hits)
+	missed := int64(0)
 	for i, hit := range c.hit {
 		if hit {
 			r.Hits[i/8] |= 1 << (i % 8)
+		} else {
+			missed += int64(s.plan.Shapes[int(c.parts[i])%len(l.arenas)].Bytes())
 		}
 	}
-	r.BytesRead, r.MissBytes, r.GhostBytes = read, read, -1
+	r.BytesRead, r.MissBytes, r.GhostBytes = missed, missed, -1
 }

@@ -63,7 +63,9 @@ type Holder struct {
 	scratch   scratch
 	bandwidth bandwidth
 
-	bringJob, gateJob, downJob func(i, thread int) error // bringPart, computeGate and computeDown
+	reading reading
+
+	lookJob, bringJob, gateJob, downJob func(i, thread int) error // lookPart, bringPart, computeGate and computeDown
 }
 
 // heldLayer is what is held of one layer.
@@ -81,7 +83,8 @@ func NewHolder(o Options) *Holder {
 		o.Log = func(string, ...any) {}
 	}
 	h := &Holder{o: o, limits: defaultLimits, layers: map[int]*heldLayer{}, loaded: map[*Shards]bool{}}
-	h.bringJob, h.gateJob, h.downJob = h.bringPart, h.computeGate, h.computeDown // once: each of these values takes memory
+	// Once: each of these values takes memory.
+	h.lookJob, h.bringJob, h.gateJob, h.downJob = h.lookPart, h.bringPart, h.computeGate, h.computeDown
 	return h
 }
 
@@ -211,14 +214,12 @@ func (s *Shards) BringAll(ctx context.Context) (damaged int, err error) {
 		if err := ctx.Err(); err != nil {
 			return damaged, err
 		}
-		h.scratch.ask(pl.Owned)
-		if _, err := s.bring(s.layers[pl.Number]); err != nil {
+		c := &h.scratch
+		c.parts = append(c.parts[:0], pl.Owned...)
+		c.ask()
+		found, err := s.bring(s.layers[pl.Number])
+		if damaged += found; err != nil {
 			return damaged, fmt.Errorf("layer %d: %w", pl.Number, err)
-		}
-		for _, err := range h.scratch.damaged {
-			if err != nil {
-				damaged++
-			}
 		}
 	}
 	return damaged, nil

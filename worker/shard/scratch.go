@@ -16,10 +16,14 @@ type scratch struct {
 	rows    []int32
 	weights []float32
 
-	// by index into parts (bring)
+	// by index into parts (request.go)
 	layer   *layer
+	state   []partState
 	hit     []bool
 	damaged []error
+
+	reads  []read // of one round
+	rounds int    // in which something damaged was found
 
 	// tasks and one wave's intermediates
 	tasks    []task

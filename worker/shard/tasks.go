@@ -13,6 +13,7 @@ import (
 // task is some rows of one expert part.
 type task struct {
 	id       uint32  // expert·parts+part
+	index    int     // of that part in the request's
 	rows     []int32 // of the work
 	weights  []float32
 	identity []int32 // 0, 1, ...: the rows inside intermediate
@@ -68,14 +69,17 @@ func (c *scratch) group(w *transport.Work, expertParts int) {
 	}
 }
 
-// cut makes the tasks of all pairs; group came before.
+// cut makes the tasks of the pairs whose expert parts are here; group came before.
 func (c *scratch) cut(limit int) {
 	c.tasks = c.tasks[:0]
 	longest := 0
 	for i, id := range c.parts {
+		if c.state[i] != here {
+			continue
+		}
 		for from, to := int(c.first[i]), int(c.first[i+1]); from < to; from += limit {
 			end := min(to, from+limit)
-			c.tasks = append(c.tasks, task{id: id, rows: c.rows[from:end], weights: c.weights[from:end]})
+			c.tasks = append(c.tasks, task{id: id, index: i, rows: c.rows[from:end], weights: c.weights[from:end]})
 			longest = max(longest, end-from)
 		}
 	}
