@@ -45,13 +45,15 @@ var (
 
 // Bits of a slot's state.
 const (
-	marked    uint32 = 1 << iota // the bytes are complete
-	verified                     // the checksum held in this process, or the slot was written by it
-	populated                    // its pages were entered into the page table since it was filled or evicted
-	inMemory                     // it lies in anonymous memory
-	reused                       // it was found at the start
-	wasTorn                      // not marked because its checksum failed
-	wasCut                       // not marked because the file was truncated
+	marked     uint32 = 1 << iota // the bytes are complete
+	verified                      // the checksum held in this process, or the slot was written by it
+	populated                     // its pages were entered into the page table since it was filled or evicted
+	inMemory                      // it lies in anonymous memory
+	reused                        // it was found at the start
+	wasTorn                       // not marked because its checksum failed
+	wasCut                        // not marked because the file was truncated
+	locked                        // locked in memory
+	unlockable                    // to be locked, but there was no room
 )
 
 type slot struct {
@@ -171,6 +173,7 @@ func (a *Arena) unmark(slot int, why uint32) bool {
 			if old&reused != 0 {
 				a.store.count.reused.Add(-a.layout.slotBytes)
 			}
+			a.unpin(slot, old)
 			return true
 		}
 	}

@@ -51,7 +51,12 @@ func (a *Arena) bring(slot int, read bool) (hit bool, err error) {
 		a.slots[slot].state.CompareAndSwap(state, state|populated)
 	}
 	if state&verified == 0 {
-		return hit, a.verify(slot, data)
+		if err := a.verify(slot, data); err != nil {
+			return hit, err
+		}
+	}
+	if a.store.locks.wanted && state&locked == 0 {
+		a.pin(slot)
 	}
 	return hit, nil
 }

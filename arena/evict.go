@@ -61,12 +61,12 @@ func (a *Arena) Evict(slot int) error {
 	if state&marked == 0 || state&inMemory != 0 {
 		return nil
 	}
+	a.unpin(slot, clearBits(s, locked|unlockable)) // the kernel refuses to unmap locked pages
 	// Mapped pages are not dropped from the page cache, so they leave the page table first.
 	if err := a.store.sys.forget(a.bytes(slot, state)); err != nil {
 		return fmt.Errorf("arena %v: unmapping the pages of slot %d: %w", a.key, slot, err)
 	}
-	for old := s.Load(); old&populated != 0 && !s.CompareAndSwap(old, old&^populated); old = s.Load() {
-	}
+	clearBits(s, populated)
 	if err := a.file.drop(a.layout.offset(slot), a.layout.stride); err != nil {
 		return fmt.Errorf("arena %v: dropping the pages of slot %d of %s: %w", a.key, slot, a.path, err)
 	}

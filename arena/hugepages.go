@@ -8,6 +8,23 @@ import (
 	"strings"
 )
 
+// PageSize is what pages slots may be mapped by.
+type PageSize string
+
+const (
+	HugePagesAuto  PageSize = "auto"  // huge ones where the kernel can; "" means the same
+	HugePagesNever PageSize = "never" // none: cold slots are read and reclaimed by small pages
+)
+
+// ParsePageSize reads a flag's value.
+func ParsePageSize(s string) (PageSize, error) {
+	switch p := PageSize(s); p {
+	case HugePagesAuto, HugePagesNever:
+		return p, nil
+	}
+	return "", fmt.Errorf("huge pages %q, valid are %q and %q", s, HugePagesAuto, HugePagesNever)
+}
+
 // HugePages says how much of a store's resident memory this process has mapped, and how much of it as huge pages; bytes.
 type HugePages struct {
 	Resident  int64 `json:"resident"`

@@ -130,6 +130,10 @@ func (a *Arena) mapFile(f file) error {
 		a.forgetMarks()
 		return errors.Join(fmt.Errorf("mapping %s: %w", a.path, err), f.close())
 	}
+	if a.store.smallPages {
+		hugeReads = false
+		_ = a.store.sys.smallPages(m) // a kernel without huge pages refuses it
+	}
 	a.file, a.mapping, a.hugeReads = f, m, hugeReads
 	return nil
 }
@@ -154,6 +158,9 @@ func (a *Arena) reserve() error {
 	if err != nil {
 		return fmt.Errorf("arena %v: mapping %d bytes of anonymous memory for %d slots of %d bytes: %w",
 			a.key, bytes, a.layout.slots, a.layout.slotBytes, err)
+	}
+	if a.store.smallPages {
+		_ = a.store.sys.smallPages(m) // as above
 	}
 	a.memory.Store(&m)
 	return nil

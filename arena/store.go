@@ -17,7 +17,14 @@ type Options struct {
 	Identity string // model digest, format, parts, layout version: a file written under another identity is rebuilt
 	// AnonymousIfLocked gives anonymous memory, like any other folder that can't be used, where ErrLocked would be returned.
 	AnonymousIfLocked bool
-	Log               func(format string, args ...any)
+	// MLock locks each slot in memory when it is brought, and unlocks it when it is evicted or punched. What RLIMIT_MEMLOCK or the
+	// control group's memory doesn't allow stays unlocked: that is said once, and Counters have both.
+	MLock bool
+	// LockLimit, if above 0, bounds what MLock takes: the share of a worker that isn't alone on the host. In bytes.
+	LockLimit int64
+	// HugePages says what pages slots are mapped by.
+	HugePages PageSize
+	Log       func(format string, args ...any)
 
 	system system // nil: the real one
 }
@@ -32,6 +39,9 @@ type Store struct {
 	lock     file
 
 	said sync.Map // kinds of log lines that were said
+
+	smallPages bool
+	locks      locks
 
 	mu     sync.Mutex
 	closed bool
@@ -77,6 +87,10 @@ func OpenStore(o Options) (*Store, error) {
 	}
 	if s.log == nil {
 		s.log = func(string, ...any) {}
+	}
+	s.smallPages = o.HugePages == HugePagesNever
+	if o.MLock {
+		s.setUpLocks(o.LockLimit)
 	}
 	if o.Dir == "" || o.Dir == "none" {
 		return s, nil
@@ -224,6 +238,9 @@ type Counters struct {
 	VerifiedSlots int64 `json:"verified_slots"`
 	TornSlots     int64 `json:"torn_slots"`    // checksum mismatches found, rebuilt
 	RebuiltFiles  int64 `json:"rebuilt_files"` // found but not usable: another model or geometry, damaged, foreign
+
+	LockedBytes      int64 `json:"locked_bytes"`       // packed bytes of slots that are locked in memory
+	LockRefusedBytes int64 `json:"lock_refused_bytes"` // of slots that were brought and should be locked, but could not
 }
 
 // Counters gives the totals.
@@ -237,6 +254,9 @@ func (s *Store) Counters() Counters {
 		TornSlots:     s.count.torn.Load(),
 		RebuiltFiles:  s.count.rebuilt.Load(),
 	}
+	s.locks.mu.Lock()
+	c.LockedBytes, c.LockRefusedBytes = s.locks.locked, s.locks.refused
+	s.locks.mu.Unlock()
 	for _, a := range s.all() {
 		if a.file != nil {
 			c.Files++

@@ -17,6 +17,13 @@ type system interface {
 	// populate enters all pages of data into the page table, reading what is absent. errFault: a page has no file behind it or
 	// can't be read. errors.ErrUnsupported: this kernel can't.
 	populate(data []byte) error
+	// lock keeps the pages of data that are in memory there, and those that come later; absent ones are not read.
+	lock(data []byte) error
+	unlock(data []byte) error
+	// lockRoom says how much this process may lock, and what limits it.
+	lockRoom() (bytes int64, why string)
+	// smallPages keeps the kernel from mapping data by huge pages.
+	smallPages(data []byte) error
 	// forget takes data out of the page table: file pages stay in the page cache, anonymous pages are given back.
 	forget(data []byte) error
 }

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moepool/moepool/numa/hostinfo"
 )
 
 type realSystem struct{}
@@ -163,6 +165,56 @@ func (realSystem) populate(data []byte) error {
 		return errors.ErrUnsupported
 	}
 	return err
+}
+
+// lock doesn't read what is absent, so that the gaps between slots stay holes.
+func (realSystem) lock(data []byte) error {
+	_, _, e := unix.Syscall(unix.SYS_MLOCK2, address(data), uintptr(len(data)), unix.MLOCK_ONFAULT)
+	if e != 0 {
+		return fmt.Errorf("mlock2: %w", e)
+	}
+	return nil
+}
+
+func (realSystem) unlock(data []byte) error { return unix.Munlock(data) }
+
+func (realSystem) smallPages(data []byte) error { return unix.Madvise(data, unix.MADV_NOHUGEPAGE) }
+
+// lockRoom raises the soft limit to the hard one first.
+func (realSystem) lockRoom() (bytes int64, why string) {
+	bytes, why = math.MaxInt64, "nothing limits it"
+	host := hostinfo.This()
+	if m, err := host.Memory(); err == nil {
+		bytes = max(0, m.Available-m.Total/16)
+		why = fmt.Sprintf("%d MiB of memory are available", m.Available>>20)
+	}
+	if room := host.Room(0); room.Bytes != hostinfo.Unlimited && room.Bytes < bytes {
+		bytes, why = room.Bytes, room.Reason
+	}
+	if mayLockAll() {
+		return bytes, why
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil {
+		return 0, fmt.Sprintf("RLIMIT_MEMLOCK: %v", err)
+	}
+	if limit.Cur < limit.Max {
+		raised := unix.Rlimit{Cur: limit.Max, Max: limit.Max}
+		if unix.Setrlimit(unix.RLIMIT_MEMLOCK, &raised) == nil {
+			limit = raised
+		}
+	}
+	if limit.Cur < uint64(bytes) {
+		bytes, why = int64(limit.Cur), fmt.Sprintf("RLIMIT_MEMLOCK is %d KiB; raise it with ulimit -l, LimitMEMLOCK= of systemd or --ulimit memlock= of containers", limit.Cur>>10)
+	}
+	return bytes, why
+}
+
+// mayLockAll says whether RLIMIT_MEMLOCK doesn't count for this process.
+func mayLockAll() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	return unix.Capget(&header, &data[0]) == nil && data[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
 }
 
 func (realSystem) forget(data []byte) error { return unix.Madvise(data, unix.MADV_DONTNEED) }

@@ -22,6 +22,10 @@ func (realSystem) syncFolder(string) error         { return errNoFiles }
 func (realSystem) unmap([]byte) error              { return nil }
 func (realSystem) resident([]byte) (bool, error)   { return true, nil }
 func (realSystem) populate([]byte) error           { return nil }
+func (realSystem) lock([]byte) error               { return errors.ErrUnsupported }
+func (realSystem) unlock([]byte) error             { return errors.ErrUnsupported }
+func (realSystem) lockRoom() (int64, string)       { return 0, "locking memory needs Linux" }
+func (realSystem) smallPages([]byte) error         { return errors.ErrUnsupported }
 
 func (realSystem) forget(data []byte) error {
 	clear(data)

@@ -15,6 +15,18 @@ type Cgroup struct {
 	Usage     int64   `json:"usage"`     // of the same group
 	Available int64   `json:"available"` // what can still be taken: page cache counts as available; Unlimited if there is no limit
 	CPUs      float64 `json:"cpus"`      // the quota of processor time, in CPUs; 0 if there is none
+
+	// Tightest is the group that leaves least: the one that Available is of. Its Path is "" if there is no limit. A group around this
+	// process's own may have a higher limit and less room, because of what others of it hold.
+	Tightest CgroupUse `json:"tightest"`
+}
+
+// CgroupUse is what a group with a memory limit holds, in bytes.
+type CgroupUse struct {
+	Path          string `json:"path"`
+	Limit         int64  `json:"limit"`
+	Usage         int64  `json:"usage"`
+	Unreclaimable int64  `json:"unreclaimable"` // of the usage: all but page cache (what is locked in memory counts here) and slabs that can be given up
 }
 
 // Cgroup reads the limits, of version 1 and 2. Files that are missing mean no limit.
@@ -112,14 +124,14 @@ type memoryFiles struct {
 	version    int
 	limits     []string // the lowest counts
 	usage      string
-	reclaimed  []string // fields of memory.stat: page cache that can be given up
+	reclaimed  []string // fields of memory.stat: page cache and slabs that can be given up
 	noLimitMin int64    // values from here on mean no limit
 }
 
 var (
 	memoryV1 = memoryFiles{1, []string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", []string{"total_active_file", "total_inactive_file"}, 1 << 62}
 	// Above memory.high a process isn't killed but slowed down until nothing goes on: a limit as well.
-	memoryV2 = memoryFiles{2, []string{"memory.max", "memory.high"}, "memory.current", []string{"active_file", "inactive_file"}, 1 << 62}
+	memoryV2 = memoryFiles{2, []string{"memory.max", "memory.high"}, "memory.current", []string{"active_file", "inactive_file", "slab_reclaimable"}, 1 << 62}
 )
 
 func (h Host) memory(c *Cgroup, m cgroupMount, group string, files memoryFiles) {
@@ -147,9 +159,11 @@ func (h Host) memory(c *Cgroup, m cgroupMount, group string, files memoryFiles) 
 		if c.Limit == Unlimited || limit < c.Limit {
 			c.Version, c.Path, c.Limit, c.Usage = files.version, "/"+dir, limit, usage
 		}
-		available := max(0, limit-max(0, usage-h.reclaimable(path.Join(dir, "memory.stat"), files.reclaimed)))
+		unreclaimable := max(0, usage-h.reclaimable(path.Join(dir, "memory.stat"), files.reclaimed))
+		available := max(0, limit-unreclaimable)
 		if c.Available == Unlimited || available < c.Available {
 			c.Available = available
+			c.Tightest = CgroupUse{Path: "/" + dir, Limit: limit, Usage: usage, Unreclaimable: unreclaimable}
 		}
 	}
 }
