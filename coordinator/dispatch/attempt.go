@@ -59,6 +59,7 @@ func (a *attempt) reset(worker int32, parts int) {
 	a.parts = a.parts[:words]
 	clear(a.parts)
 	a.age, a.quiet, a.hedgeAfter, a.suspect, a.since = 0, 0, 0, false, -1
+	a.noHint()
 	a.rival, a.hedges, a.request, a.result = nil, a.hedges[:0], 0, nil
 }
 

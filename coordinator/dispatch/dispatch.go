@@ -115,6 +115,7 @@ type Dispatcher struct {
 	stale    bool            // view is out of date
 	recheck  time.Time       // when view is out of date anyway; zero: never
 	job      job
+	hints    hints
 	last     time.Time // up to when the job has seen time pass
 	probed   time.Duration
 

@@ -18,6 +18,7 @@ func (d *Dispatcher) run(ctx context.Context, call *engine.ExpertCall, stats *en
 	if err := j.start(call, d.view); err != nil {
 		return err
 	}
+	d.hint(call)
 	d.last, d.probed, d.said = time.Time{}, 0, false
 	for d.perform(stats); j.outcome == going; d.perform(stats) {
 		reply, ok := d.exchange.ReceiveOr(ctx, d.clock(), d.changed)
