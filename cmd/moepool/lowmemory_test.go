@@ -1,0 +1,109 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/lowmemory"
+)
+
+// largeModel is a model whose experts are far larger than all that the program's processes need beside them; experts is how many
+// each of its four layers has, of 2.4 MB in q8.
+func largeModel(t testing.TB, dir string, experts int) string {
+	t.Helper()
+	spec := synth.Tiny("qwen3_moe")
+	spec.Layers, spec.DenseLayers, spec.Hidden, spec.ExpertIntermediate = 4, nil, 1024, 768
+	spec.Experts, spec.TopK, spec.HeadDim = experts, 4, 64
+	dir = filepath.Join(dir, "model")
+	if err := synth.Write(dir, spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// inMemoryGroup runs `run --json` in a memory group of its own. It must not be killed.
+func inMemoryGroup(t *testing.T, limit int64, args ...string) runReport {
+	t.Helper()
+	g, err := lowmemory.New(limit)
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("SKIPPED: %v", err)
+	}
+	p := newProcess(t, append([]string{"run", "--json"}, args...)...)
+	g.Wrap(p.Cmd)
+	p.start(t)
+	code := p.await(t, waitLimit)
+	u, err := g.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code != 0 || u.OOMKills > 0 {
+		t.Fatalf("exit code %d, %d processes killed for lack of memory; stderr:\n%s", code, u.OOMKills, p.stderr.String())
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	var r runReport
+	decoder := json.NewDecoder(strings.NewReader(p.stdout.String()))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("limit %d MB: peak %d MB, experts %+v, notes %q", limit>>20, u.Peak>>20, r.Experts, r.Notes)
+	return r
+}
+
+// A third of the experts' bytes is enough for all of the program: nothing is killed, next to nothing lies in anonymous memory, and the
+// bits are those of a run that has room.
+func TestThirdOfTheMemory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	model := largeModel(t, dir, 16)
+	common := []string{
+		"--model", model, "--arena-dir", filepath.Join(dir, "arena"), "--workers", "2", "--ignore-eos", "--max-tokens", "12",
+		"--temperature", "1", "--prompt-tokens", "5,400,17,33,260,7,9,300,41,77",
+	}
+	logits := func(name string) []string { return append(common, "--dump-logits", filepath.Join(dir, name)) }
+	room := runJSON(t, logits("room")...)
+	want, err := os.ReadFile(filepath.Join(dir, "room"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var experts int64
+	for _, w := range room.Workers {
+		experts += w.Arena.Bytes
+	}
+	if room.Experts.Misses > 0 || experts < 100<<20 {
+		t.Fatalf("with room: %d misses, %d bytes of experts", room.Experts.Misses, experts)
+	}
+	if err := lowmemory.Forget(filepath.Join(dir, "arena")); err != nil {
+		t.Fatal(err)
+	}
+	r := inMemoryGroup(t, experts/3, logits("limited")...)
+	got, err := os.ReadFile(filepath.Join(dir, "limited"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(r.Tokens, room.Tokens) || !bytes.Equal(got, want) {
+		t.Errorf("tokens %v, with room %v; logits are the same: %v", r.Tokens, room.Tokens, bytes.Equal(got, want))
+	}
+	for _, w := range r.Workers {
+		if w.RSSAnon > 24<<20 || w.Arena.Fallbacks > 0 {
+			t.Errorf("worker %s has %d bytes of anonymous memory; arena %+v", w.ID, w.RSSAnon, w.Arena)
+		}
+	}
+	// More was read than fits: experts were given up and came again.
+	if r.Experts.BytesRead < experts/3 || r.Experts.Misses == 0 {
+		t.Errorf("experts %+v", r.Experts)
+	}
+}
