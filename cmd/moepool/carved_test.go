@@ -69,7 +69,7 @@ func TestCarvedModel(t *testing.T) {
 				if err := json.Unmarshal(rows[name], &windows); err != nil {
 					t.Fatal(err)
 				}
-				p, err := evaluation.Measure(t.Context(), model.Engine, windows, 256, nil)
+				p, err := evaluation.Measure(t.Context(), model.Engine, windows, evaluation.Feed{Chunk: 256})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/evaluation"
 	"github.com/moepool/moepool/kernels"
 )
@@ -21,43 +19,40 @@ type evalFlags struct {
 	reference      string // format of the experts
 	referenceDense string
 	window         int
+	windows        int
+	rows           int
+	greedy         int
+	greedyPrompt   int
+	scratch        string
 	asJSON         bool
+	csv            string
+	plots          []string
 	quiet          bool
-}
-
-// evalRow is one row of `eval --json`.
-type evalRow struct {
-	Format     string  `json:"format"`
-	Perplexity float64 `json:"perplexity"`
-	NLL        float64 `json:"nll"`    // summed over the predicted tokens
-	Tokens     int     `json:"tokens"` // predicted
-	*DivergenceRow
-}
-
-// DivergenceRow is what a row of `eval --json` has more with --reference-format.
-type DivergenceRow struct {
-	Reference           string  `json:"reference_format"`
-	ReferencePerplexity float64 `json:"reference_perplexity"`
-	KLDMean             float64 `json:"kld_mean"` // nats a token
-	KLDP999             float64 `json:"kld_p999"` // 99.9 % of the tokens have less
-	KLDMax              float64 `json:"kld_max"`
-	RMSDeltaP           float64 `json:"rms_dp"`     // a fraction of 1
-	SameTopP            float64 `json:"same_top_p"` // a fraction of 1
 }
 
 func newEvalCommand() *cobra.Command {
 	f := &evalFlags{}
 	cmd := &cobra.Command{
 		Use:   "eval FILE",
-		Short: "Measure the perplexity of a text file, and the divergence from a reference format",
+		Short: "Measure what formats, expert budgets and memory limits cost in quality and bring in speed",
 		Long: `Cuts the tokens of a text file into consecutive windows, computes each on its own from position 0, and predicts every
 token of a window but the first. nll is the sum of -ln p over the predicted tokens, perplexity is exp(nll / tokens).
 
-With --reference-format the model also runs in that format, without a budget, and the two are compared at each predicted token by
-the measures of llama-perplexity --kl-divergence: kld is the sum over the vocabulary of p·ln(p/q), in nats, where p are the
-reference's probabilities and q those of --format (mean, 99.9th percentile, maximum); rms dp is the root of the mean squared difference
-of the probability of the token that follows; same top p is the share of tokens at which both have the same most likely token.
-Both models are in memory; logits are compared chunk by chunk (--prefill-chunk) and not kept.`,
+Windows are computed as prompts, in the prefill phase, one after another, --prefill-chunk positions in a step; that is the quickest, and
+a budget does not cut it without --budget-prefill. With an expert budget or --rows, and without --prefill-chunk, they are computed
+token by token in the decode phase, as answers are: --rows windows at once, so that a budget sees the batch that it will see in use.
+
+--format and --expert-budget take lists: formats are separated by commas, budgets by semicolons (a budget has commas itself):
+--expert-budget "4;mass=0.1;count=6,fill". Each combination is an arm. It is compared with a reference at each
+predicted token by the measures of llama-perplexity --kl-divergence: kld is the sum over the vocabulary of p·ln(p/q), in nats, where p are the
+reference's probabilities and q those of the arm (mean with its standard error, 99.9th percentile, maximum); rms dp is the root of the mean squared
+difference of the probability of the token that follows; same top p is the share of tokens at which both have the same most likely token.
+(llama-perplexity counts only the second half of each window, puts a BOS token first, and keeps the reference in 16 bits.) The
+reference is the same format without a budget, computed in the same way, or --reference-format, each with exact logits in a
+temporary file. In the decode phase one arm is the reference's own configuration once more, the null arm: its divergence is exactly 0, and what its speed
+differs by is noise. greedy is how many tokens of a greedy continuation (--greedy) of each window's first tokens (--greedy-prompt) are those of
+the reference's, on average. Arms that no other one of the same memory and reference beats in both speed and divergence are
+the Pareto front: * in the table, pareto in JSON and CSV, a line in --plot.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("eval needs one text file")}
@@ -68,19 +63,26 @@ Both models are in memory; logits are compared chunk by chunk (--prefill-chunk) 
 	}
 	flags := cmd.Flags()
 	f.local.register(flags)
-	flags.StringVar(&f.reference, "reference-format", "", "weight format of the experts of a reference to compare with: "+kernels.FormatNames())
+	flags.Lookup("format").Usage = "weight format of the experts, or a comma-separated list: " + kernels.FormatNames()
+	flags.Lookup("expert-budget").Usage += `; or a list, separated by semicolons: "8;4;off"`
+	flags.Lookup("prefill-chunk").Usage = "compute the text as prompts, so many positions in a step; 0 is the window"
+	flags.StringVar(&f.reference, "reference-format", "", "weight format of the experts of a reference to compare with (default: each format without a budget): "+kernels.FormatNames())
 	flags.StringVar(&f.referenceDense, "reference-dense-format", "", "dense weight format of the reference (default: --reference-format, but q8 when experts have 4 bits)")
 	flags.IntVar(&f.window, "window", 256, "tokens of a window")
+	flags.IntVar(&f.windows, "windows", 0, "only the first N windows of the text; 0 is all")
+	flags.IntVar(&f.rows, "rows", 1, "compute the text token by token in the decode phase, so many windows at once")
+	flags.IntVar(&f.greedy, "greedy", 64, "tokens of the greedy continuations that are compared in the decode phase; 0 is none")
+	flags.IntVar(&f.greedyPrompt, "greedy-prompt", 32, "a window's first tokens that are continued")
+	flags.StringVar(&f.scratch, "scratch-dir", "", "folder of the temporary file with the reference's logits (default: the system's)")
 	flags.BoolVar(&f.asJSON, "json", false, "print an array of rows")
+	flags.StringVar(&f.csv, "csv", "", "file for the rows as CSV")
+	flags.StringSliceVar(&f.plots, "plot", nil, "file for a picture of speed against divergence, or perplexity without a reference: NAME.svg or NAME.png (repeatable)")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress on stderr")
 	return cmd
 }
 
 func (f *evalFlags) run(cmd *cobra.Command, file string) error {
-	if f.window < 2 {
-		return usageError{fmt.Errorf("--window is %d, it must be at least 2", f.window)}
-	}
-	reference, err := f.referenceFlags()
+	plan, err := f.plan(cmd.Flags())
 	if err != nil {
 		return err
 	}
@@ -88,97 +90,60 @@ func (f *evalFlags) run(cmd *cobra.Command, file string) error {
 	if err != nil {
 		return err
 	}
-	ctx := cmd.Context()
-	show := !f.quiet && !f.asJSON
-	var windows [][]int32
-	c, err := startLocal(ctx, &f.local, show, func(c *coordinator.Coordinator) error {
-		ids := c.Tokenizer.Encode(string(text), false)
-		if len(ids) < 2 {
-			return fmt.Errorf("%s has %d tokens: there is nothing to predict", file, len(ids))
-		}
-		windows = evaluation.Windows(ids, f.window)
-		return nil
-	})
-	if err != nil {
+	e := &evaluator{flags: f, plan: plan, file: file, text: string(text), show: !f.quiet && !f.asJSON}
+	defer e.close()
+	if err := e.run(cmd.Context()); err != nil {
 		return err
 	}
-	defer c.stop()
-	var other *cluster
-	if reference != nil {
-		if other, err = startLocal(ctx, reference, show, func(*coordinator.Coordinator) error { return nil }); err != nil {
-			return fmt.Errorf("the reference: %w", err)
+	markFront(e.rows)
+	if f.csv != "" {
+		if err := writeFileWith(f.csv, func(w *os.File) error { return writeRowsCSV(w, e.rows) }); err != nil {
+			return fmt.Errorf("--csv: %w", err)
 		}
-		defer other.stop()
 	}
-	row, err := f.measure(ctx, c, other, windows, show)
-	if err != nil {
-		return err
+	for _, path := range f.plots {
+		if err := plotRows(path, e.rows); err != nil {
+			return fmt.Errorf("--plot: %w", err)
+		}
 	}
 	if f.asJSON {
-		return printJSON(cmd.OutOrStdout(), []evalRow{row})
+		return printJSON(cmd.OutOrStdout(), e.rows)
 	}
-	return row.print(cmd.OutOrStdout())
+	return printRows(cmd.OutOrStdout(), e.rows)
 }
 
-// referenceFlags are the flags of the reference's model, nil without one: the same as the model's but for formats and budget.
-func (f *evalFlags) referenceFlags() (*localFlags, error) {
-	if f.reference == "" {
-		if f.referenceDense != "" {
-			return nil, usageError{errors.New("--reference-dense-format needs --reference-format")}
-		}
-		return nil, nil
-	}
-	if _, err := kernels.ParseFormat(f.reference); err != nil {
-		return nil, usageError{fmt.Errorf("--reference-format: %w", err)}
-	}
-	if f.referenceDense != "" {
-		if _, err := kernels.ParseFormat(f.referenceDense); err != nil {
-			return nil, usageError{fmt.Errorf("--reference-dense-format: %w", err)}
+// close frees what the evaluation holds.
+func (e *evaluator) close() {
+	e.cluster.stop()
+	for _, r := range e.references {
+		if err := r.logits.Close(); err != nil {
+			fmt.Fprintf(os.Stderr, "%sthe reference's temporary file: %v\n", warningPrefix, err)
 		}
 	}
-	r := f.local
-	r.model.format, r.coordinator.denseFormat, r.coordinator.kvFormat = f.reference, f.referenceDense, ""
-	r.coordinator.expertBudget = "off"
-	return &r, nil
 }
 
-// measure evaluates a model, against another one unless that is nil.
-func (f *evalFlags) measure(ctx context.Context, c, reference *cluster, windows [][]int32, show bool) (evalRow, error) {
-	bars := newBars(newLogger(true), show)
-	defer bars.finish()
-	chunk := f.local.coordinator.prefillChunk
-	if chunk == 0 {
-		chunk = f.window
+// anyGiven says whether one of the flags was set, by its variable too.
+func anyGiven(flags *pflag.FlagSet, names ...string) bool {
+	for _, name := range names {
+		if given(flags, name) {
+			return true
+		}
 	}
-	progress := func(window int) { bars.count("windows", int64(window+1), int64(len(windows))) }
-	row := evalRow{Format: f.local.model.format}
-	set := func(p evaluation.Perplexity) { row.Perplexity, row.NLL, row.Tokens = p.Value(), p.NLL, p.Tokens }
-	if reference == nil {
-		p, err := evaluation.Measure(ctx, c.Engine, windows, chunk, progress)
-		set(p)
-		return row, err
-	}
-	divergences, err := evaluation.Compare(ctx, reference.Engine, []evaluation.Engine{c.Engine}, windows, chunk, progress)
-	if err != nil {
-		return row, err
-	}
-	d := divergences[0]
-	set(d.Run)
-	row.DivergenceRow = &DivergenceRow{
-		Reference: f.reference, ReferencePerplexity: d.Reference.Value(), KLDMean: d.MeanKLD(), KLDP999: d.QuantileKLD(0.999),
-		KLDMax: d.QuantileKLD(1), RMSDeltaP: d.RMSDeltaP(), SameTopP: d.SameTopP(),
-	}
-	return row, nil
+	return false
 }
 
-// print writes the row as a table.
-func (r *evalRow) print(out io.Writer) error {
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "format\tperplexity\tnll\ttokens\t\n%s\t%.4f\t%.2f\t%d\t\n", r.Format, r.Perplexity, r.NLL, r.Tokens)
-	if err := table.Flush(); err != nil || r.DivergenceRow == nil {
-		return err
+// feed is the shape in which windows are computed.
+func (p *evalPlan) feed(arm *evalArm) evaluation.Feed {
+	return evaluation.Feed{Chunk: p.chunk, Rows: p.rows, Budget: &arm.policy}
+}
+
+func (e *evaluator) run(ctx context.Context) error {
+	for _, format := range e.plan.formats {
+		for _, limit := range e.plan.limits {
+			if err := e.measure(ctx, format, limit); err != nil {
+				return err
+			}
+		}
 	}
-	fmt.Fprintf(table, "\nreference\tperplexity\tkld mean\t99.9 %%\tmax\trms dp\tsame top p\t\n%s\t%.4f\t%.6f\t%.4f\t%.4f\t%.3f %%\t%.2f %%\t\n",
-		r.Reference, r.ReferencePerplexity, r.KLDMean, r.KLDP999, r.KLDMax, 100*r.RMSDeltaP, 100*r.SameTopP)
-	return table.Flush()
+	return nil
 }

@@ -28,27 +28,29 @@ func TestEvalDemo(t *testing.T) {
 			}
 			var rows []evalRow
 			mustUnmarshal(t, moepool(t, arguments...), &rows)
-			if len(rows) != 1 || rows[0].Format != format || rows[0].Tokens != reference.Tokens {
+			row := rows[len(rows)-1]
+			if len(rows) != 1 && !compared || row.Format != format || row.Phase != "prefill" || row.Tokens != reference.Tokens {
 				t.Fatalf("rows %+v, the reference predicts %d tokens", rows, reference.Tokens)
 			}
-			requireNear(t, format, rows[0].Perplexity, reference.Perplexity, within)
-			if p := math.Exp(rows[0].NLL / float64(rows[0].Tokens)); math.Abs(p-rows[0].Perplexity) > 1e-9*p {
-				t.Errorf("perplexity %v is not exp(nll/tokens) = %v", rows[0].Perplexity, p)
+			requireNear(t, format, row.Perplexity, reference.Perplexity, within)
+			if p := math.Exp(row.NLL / float64(row.Tokens)); math.Abs(p-row.Perplexity) > 1e-9*p {
+				t.Errorf("perplexity %v is not exp(nll/tokens) = %v", row.Perplexity, p)
 			}
-			d := rows[0].DivergenceRow
-			if (d != nil) != compared {
-				t.Fatalf("divergence %+v", d)
+			if (row.KLDMean != nil) != compared {
+				t.Fatalf("row %+v", row)
 			}
 			if !compared {
 				return
 			}
-			requireNear(t, "f32", d.ReferencePerplexity, reference.Perplexity, 1e-4)
-			t.Logf("%+v", *d)
-			if !(d.KLDMean > 0 && d.KLDMean <= 0.0015) {
-				t.Errorf("mean KLD %v, want at most 0.0015", d.KLDMean)
+			if len(rows) != 2 || rows[0].Arm != armReference || rows[0].Format != "f32" || rows[0].Perplexity != *row.ReferencePerplexity {
+				t.Errorf("the reference's row: %+v", rows[0])
 			}
-			if d.Reference != "f32" || d.KLDP999 < d.KLDMean || d.KLDMax < d.KLDP999 || d.RMSDeltaP <= 0 || d.SameTopP < 0.9 || d.SameTopP >= 1 {
-				t.Errorf("divergence %+v", *d)
+			requireNear(t, "f32", *row.ReferencePerplexity, reference.Perplexity, 1e-4)
+			if !(*row.KLDMean > 0 && *row.KLDMean <= 0.0015) {
+				t.Errorf("mean KLD %v, want at most 0.0015", *row.KLDMean)
+			}
+			if *row.ReferenceFormat != "f32" || *row.KLDP999 < *row.KLDMean || *row.KLDMax < *row.KLDP999 || *row.RMSDeltaP <= 0 || *row.SameTopP < 0.9 || *row.SameTopP >= 1 {
+				t.Errorf("divergence %+v", row)
 			}
 		})
 	}
@@ -63,20 +65,14 @@ func requireNear(t *testing.T, what string, perplexity, reference, within float6
 	}
 }
 
-// A run against itself diverges nowhere, and a budget shows. A reference needs a valid format.
+// A run against itself diverges nowhere, and a reference needs a valid format.
 func TestEvalReference(t *testing.T) {
 	t.Parallel()
 	text := writeFile(t, "And it came to pass in those days, that there went out a decree.")
-	evaluate := func(more ...string) evalRow {
-		var rows []evalRow
-		mustUnmarshal(t, moepool(t, append([]string{"eval", "--json", "--format", "q8", "--reference-format", "q8", "--arena-dir", "none", text}, more...)...), &rows)
-		return rows[0]
-	}
-	if r := evaluate(); r.KLDMax != 0 || r.RMSDeltaP != 0 || r.SameTopP != 1 || r.ReferencePerplexity != r.Perplexity {
-		t.Errorf("against itself: %+v %+v", r, r.DivergenceRow)
-	}
-	if r := evaluate("--expert-budget", "1", "--budget-prefill", "--budget-residency", "none"); !(r.KLDMean > 0) || r.ReferencePerplexity == r.Perplexity {
-		t.Errorf("with a budget: %+v %+v", r, r.DivergenceRow)
+	var rows []evalRow
+	mustUnmarshal(t, moepool(t, "eval", "--json", "--format", "q8", "--reference-format", "q8", "--arena-dir", "none", text), &rows)
+	if r := rows[1]; *r.KLDMax != 0 || *r.RMSDeltaP != 0 || *r.SameTopP != 1 || *r.ReferencePerplexity != r.Perplexity || r.Phase != "prefill" {
+		t.Errorf("against itself: %+v", r)
 	}
 	for _, flags := range [][]string{{"--reference-format", "q5"}, {"--reference-format", "f32", "--reference-dense-format", "q5"}, {"--reference-dense-format", "q8"}} {
 		moepoolFails(t, exitUsage, append([]string{"eval", text}, flags...)...)

@@ -180,6 +180,11 @@ func TestFormats(t *testing.T) {
 				return setup{model: dir, format: experts, dense: dense, kv: kv, parts: 1, workers: 1, threads: 2, server: server}.open(t).Engine
 			}
 			reference := open(model, kernels.F32, kernels.F32, attention.F32)
+			cp, err := checkpoint.Open(model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cp.Close()
 			var runs []evaluation.Engine
 			weights := map[string]float64{}
 			rows := formatRows
@@ -195,14 +200,20 @@ func TestFormats(t *testing.T) {
 			}
 			for text, windows := range formatTexts(t, model) {
 				t.Run(text, func(t *testing.T) {
-					divergences, err := evaluation.Compare(t.Context(), reference, runs, windows, 256, nil)
+					feed := evaluation.Feed{Chunk: 256}
+					logits, exact, err := evaluation.Record(t.Context(), reference, windows, cp.Config().Vocabulary, feed, t.TempDir())
 					if err != nil {
 						t.Fatal(err)
 					}
+					defer logits.Close()
 					results := map[string]*evaluation.Divergence{}
-					table := fmt.Sprintf("%s: f32 %.4f\n", text, divergences[0].Reference.Value())
-					for i, d := range divergences {
-						name := rows[i].name
+					table := fmt.Sprintf("%s: f32 %.4f\n", text, exact.Value())
+					for i, run := range runs {
+						compared, err := logits.Compare(t.Context(), run, feed)
+						if err != nil {
+							t.Fatal(err)
+						}
+						d, name := compared.Divergence, rows[i].name
 						results[name] = d
 						table += fmt.Sprintf("| %s | %.4f | %.4f (%+.2f %%) | %.5f | %.3f | %.2f %% | %.2f %% |\n", name, weights[name], d.Run.Value(),
 							100*(d.Run.Value()/d.Reference.Value()-1), d.MeanKLD(), d.QuantileKLD(0.999), 100*d.RMSDeltaP(), 100*d.SameTopP())

@@ -1,13 +1,13 @@
 package evaluation
 
-import (
-	"context"
-	"math"
-	"slices"
-)
+import "math"
 
 // Divergence is how far a run's predictions are from a reference run's, over the predicted tokens of the same windows. The measures are
-// those of llama-perplexity's --kl-divergence; its figures count the second half of each window only, these count all of it.
+// those of llama-perplexity's --kl-divergence (mean, percentile and maximum of the divergence, RMS Δp, same top p, each by the same
+// formula, percentiles interpolated alike). What differs: there, only the second half of each window counts, each window begins with the
+// BOS token if the model has one, the reference's log probabilities are kept in 16 bits, at most 16 below the largest logit, and tokens
+// whose stored log probability is not above -16 are left out of the sum. Here every token of a window but its first counts, windows are
+// the text's own tokens, and the reference's logits are exact, so that a run that gives the same bits diverges by exactly 0.
 type Divergence struct {
 	Run, Reference Perplexity
 	// KLD is the Kullback-Leibler divergence Σ p·ln(p/q) of each position in nats, p the reference's probabilities and q the run's,
@@ -28,6 +28,17 @@ func (d *Divergence) MeanKLD() float64 {
 	return sum / float64(len(d.KLD))
 }
 
+// MeanKLDError is the standard error of MeanKLD, as llama-perplexity gives it: positions of a text are not independent, so the true one is
+// somewhat larger. It is NaN for a single position.
+func (d *Divergence) MeanKLDError() float64 {
+	mean, squares := d.MeanKLD(), 0.0
+	for _, kld := range d.KLD {
+		squares += (kld - mean) * (kld - mean)
+	}
+	n := float64(len(d.KLD))
+	return math.Sqrt(squares / n / (n - 1))
+}
+
 // QuantileKLD is the value that a share of the positions, 0 to 1, does not exceed; between two positions it is interpolated.
 func (d *Divergence) QuantileKLD(share float64) float64 {
 	at := share * float64(len(d.KLD)-1)
@@ -41,29 +52,6 @@ func (d *Divergence) RMSDeltaP() float64 { return math.Sqrt(d.SquaredDifference 
 
 // SameTopP is the share of positions at which the most likely token is the same, a fraction of 1.
 func (d *Divergence) SameTopP() float64 { return float64(d.SameTop) / float64(len(d.KLD)) }
-
-// Compare runs the reference and other engines over windows, chunk by chunk in turn, so that no more logits are held than those of one
-// chunk each, and gives the divergence of each run. progress is called after each window. Windows are predicted as Measure does it.
-func Compare(ctx context.Context, reference Engine, runs []Engine, windows [][]int32, chunk int, progress func(window int)) ([]*Divergence, error) {
-	divergences := make([]*Divergence, len(runs))
-	for i := range divergences {
-		divergences[i] = &Divergence{}
-	}
-	var p prediction
-	err := predict(ctx, append([]Engine{reference}, runs...), windows, chunk, func(logits [][]float32, next int32) {
-		p.set(logits[0], next)
-		for i, d := range divergences {
-			d.add(&p, logits[i+1])
-		}
-	}, orNothing(progress))
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range divergences {
-		slices.Sort(d.KLD)
-	}
-	return divergences, nil
-}
 
 // prediction is the reference's at one position.
 type prediction struct {
@@ -107,8 +95,6 @@ func (d *Divergence) add(p *prediction, run []float32) {
 	lnP, lnQ := float64(p.logits[p.next])-p.sum, float64(run[p.next])-sum
 	difference := math.Exp(lnQ) - math.Exp(lnP)
 	d.SquaredDifference += difference * difference
-	d.Run.NLL -= lnQ
-	d.Run.Tokens++
-	d.Reference.NLL -= lnP
-	d.Reference.Tokens++
+	d.Run.count(lnQ)
+	d.Reference.count(lnP)
 }
