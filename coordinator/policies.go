@@ -65,7 +65,8 @@ func (c *Coordinator) adopt(settings map[string]string) error {
 		case policyBudget:
 			var parsed budget.Policy
 			parsed, err = budget.Parse(value)
-			p.budget.Count = parsed.Count
+			parsed.Prefill, parsed.Rescue = p.budget.Prefill, p.budget.Rescue
+			p.budget = parsed
 		case policyBudgetPrefill:
 			p.budget.Prefill, err = strconv.ParseBool(value)
 		case policyBudgetRescue:

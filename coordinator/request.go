@@ -125,7 +125,7 @@ func (c *Coordinator) Generate(ctx context.Context, q Request, session *Session,
 	}
 	before := c.Engine.Totals()
 	result, err := generation.Run(ctx, c.Engine, seq, c.Tokenizer, g, emit)
-	result.Used = used(before, c.Engine.Totals())
+	result.Used = c.Engine.Totals().Since(&before) // one request runs at a time
 	session.tokens = append(append(session.tokens[:0], g.Prompt...), result.Tokens...)
 	if err != nil && ctx.Err() != nil {
 		err = ended(whole, ctx) // why, instead of where
@@ -140,20 +140,6 @@ func ended(request, leading context.Context) error {
 		return cause
 	}
 	return fmt.Errorf("%w any more: %w", ErrNotLeading, cause)
-}
-
-// used is what was counted between two readings; one request runs at a time.
-func used(before, after engine.Totals) engine.Totals {
-	return engine.Totals{
-		ExpertStats: engine.ExpertStats{
-			Hits: after.Hits - before.Hits, Misses: after.Misses - before.Misses, BytesRead: after.BytesRead - before.BytesRead,
-			Retries: after.Retries - before.Retries, Hedges: after.Hedges - before.Hedges, HedgeWins: after.HedgeWins - before.HedgeWins,
-			Waits: after.Waits - before.Waits, Waited: after.Waited - before.Waited, DroppedParts: after.DroppedParts - before.DroppedParts,
-			MissingMass: after.MissingMass - before.MissingMass, EmptyRows: after.EmptyRows - before.EmptyRows,
-		},
-		DroppedExperts: after.DroppedExperts - before.DroppedExperts, DroppedMass: after.DroppedMass - before.DroppedMass,
-		RescuedRows: after.RescuedRows - before.RescuedRows, BytesNotRead: after.BytesNotRead - before.BytesNotRead,
-	}
 }
 
 // Session keeps a sequence between requests, for chats: a prompt that continues the former one reuses its KV cache.

@@ -90,15 +90,28 @@ func (f *eventFrame) fields(w *wire) {
 }
 
 func (m *ExpertUsage) fields(w *wire) {
-	w.array("experts", 17)
+	w.array("experts", 30)
 	w.string(&m.Budget, "budget", maxText)
+	w.bool(&m.BudgetPrefill, "budget prefill")
+	w.bool(&m.BudgetRescue, "budget rescue")
 	w.int(&m.DroppedExperts, "dropped experts", 0, math.MaxInt)
-	w.float64(&m.DroppedMass, "dropped mass")
+	w.int(&m.LostChoices, "lost choices", 0, math.MaxInt)
+	w.int(&m.FilledChoices, "filled choices", 0, math.MaxInt)
+	w.int(&m.CutRows, "cut rows", 0, math.MaxInt)
 	w.int(&m.RescuedRows, "rescued rows", 0, math.MaxInt)
-	w.int64(&m.BytesNotRead, "bytes not read", 0, math.MaxInt64)
+	w.float64(&m.DroppedMass, "dropped mass")
+	w.uint64(&m.GovernedRows, "governed rows", math.MaxUint64)
+	for i := range m.DroppedShares {
+		w.float64(&m.DroppedShares[i], "dropped shares")
+	}
+	w.int64(&m.DroppedBytes, "dropped bytes", 0, math.MaxInt64)
+	w.int64(&m.BytesNotRead, "bytes not read", math.MinInt64, math.MaxInt64)
+	w.bool(&m.Ledgers, "ledgers")
 	w.int(&m.Hits, "hits", 0, math.MaxInt)
 	w.int(&m.Misses, "misses", 0, math.MaxInt)
+	w.int64(&m.MissBytes, "miss bytes", 0, math.MaxInt64)
 	w.int64(&m.BytesRead, "bytes read", 0, math.MaxInt64)
+	w.int64(&m.MajorFaults, "major faults", 0, math.MaxInt64)
 	w.string(&m.OnMissing, "on missing", maxText)
 	w.int(&m.Retries, "retries", 0, math.MaxInt)
 	w.int(&m.Hedges, "hedges", 0, math.MaxInt)

@@ -44,13 +44,26 @@ type GenerateEvent struct {
 
 // ExpertUsage says what an answer cost in experts, and what its budget did.
 type ExpertUsage struct {
-	Budget         string // in force, as --expert-budget
+	Budget        string // in force, as --expert-budget
+	BudgetPrefill bool   // it governs prefill, too
+	BudgetRescue  bool   // a row keeps its last expert
+
 	DroppedExperts int
-	DroppedMass    float64
+	LostChoices    int // experts that rows lost, summed over rows
+	FilledChoices  int // experts that rows took in their place
+	CutRows        int
 	RescuedRows    int
-	BytesNotRead   int64 // because of the budget
-	Hits, Misses   int
-	BytesRead      int64
+	DroppedMass    float64
+	GovernedRows   uint64
+	DroppedShares  [3]float64 // mean, 99th percentile and largest share of a row's weight that was dropped
+	DroppedBytes   int64      // of dropped experts that were not in memory
+	BytesNotRead   int64      // because of the budget, by the workers' ledgers
+	Ledgers        bool       // BytesNotRead is known
+
+	Hits, Misses int
+	MissBytes    int64
+	BytesRead    int64
+	MajorFaults  int64
 
 	OnMissing    string        // what is done when no worker holds an expert that is needed, as --on-missing
 	Retries      int           // shares of work that were sent again

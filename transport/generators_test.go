@@ -164,9 +164,13 @@ func drawEvent(t *rapid.T) *GenerateEvent {
 	}
 	if rapid.Bool().Draw(t, "experts") {
 		e.Experts = &ExpertUsage{
-			Budget: drawText(t, "budget"), DroppedExperts: count.Draw(t, "dropped"), DroppedMass: rapid.Float64().Draw(t, "mass"),
-			RescuedRows: count.Draw(t, "rescued"), BytesNotRead: rapid.Int64Min(0).Draw(t, "not read"), Hits: count.Draw(t, "hits"),
-			Misses: count.Draw(t, "misses"), BytesRead: rapid.Int64Min(0).Draw(t, "read"),
+			Budget: drawText(t, "budget"), BudgetPrefill: rapid.Bool().Draw(t, "govern"), BudgetRescue: rapid.Bool().Draw(t, "rescue"),
+			DroppedExperts: count.Draw(t, "dropped"), LostChoices: count.Draw(t, "lost"), FilledChoices: count.Draw(t, "filled"),
+			CutRows: count.Draw(t, "cut"), RescuedRows: count.Draw(t, "rescued"), DroppedMass: rapid.Float64().Draw(t, "mass"),
+			GovernedRows: rapid.Uint64().Draw(t, "governed"), DroppedShares: [3]float64{rapid.Float64().Draw(t, "mean"), 0.5, 1},
+			DroppedBytes: rapid.Int64Min(0).Draw(t, "unread"), BytesNotRead: rapid.Int64().Draw(t, "not read"), Ledgers: rapid.Bool().Draw(t, "ledgers"),
+			Hits: count.Draw(t, "hits"), Misses: count.Draw(t, "misses"), MissBytes: rapid.Int64Min(0).Draw(t, "missed"),
+			BytesRead: rapid.Int64Min(0).Draw(t, "read"), MajorFaults: rapid.Int64Min(0).Draw(t, "faults"),
 			OnMissing: drawText(t, "on missing"), Retries: count.Draw(t, "retries"), Hedges: count.Draw(t, "hedges"),
 			HedgeWins: count.Draw(t, "wins"), Waits: count.Draw(t, "waits"), Waited: time.Duration(rapid.Int64Min(0).Draw(t, "waited")),
 			DroppedParts: count.Draw(t, "parts"), MissingMass: rapid.Float64().Draw(t, "missing"), EmptyRows: count.Draw(t, "empty"),

@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -113,7 +112,8 @@ func TestDropMissing(t *testing.T) {
 	if stderr := p.stderr.String(); !strings.Contains(stderr, "left out (--on-missing drop)") {
 		t.Errorf("it was not said: %q", stderr)
 	}
-	if r, note := newExpertReport(engine.Totals{ExpertStats: engine.ExpertStats{DroppedParts: 3}}, "drop"); !strings.Contains(note, "3 times") || r.DroppedParts != 3 {
-		t.Errorf("%+v, note %q", r, note)
+	r := newRunReport(nil, nil, 0)
+	if r.use(&transport.ExpertUsage{DroppedParts: 3}); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "3 times") || r.Experts.DroppedParts != 3 {
+		t.Errorf("%+v, notes %q", r.Experts, r.Notes)
 	}
 }

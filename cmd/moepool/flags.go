@@ -102,7 +102,7 @@ func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
 	f.registerSizes(flags)
 	flags.IntVar(&f.threads, "coordinator-threads", 0, "threads of the coordinator (default: the allowed physical cores)")
 	flags.IntVar(&f.prefillChunk, "prefill-chunk", 0, "prompt positions computed in one step; 0 is the default, 512")
-	flags.StringVar(&f.expertBudget, "expert-budget", "off", "most distinct experts of a layer for a batch: off, N or count=N")
+	flags.StringVar(&f.expertBudget, "expert-budget", "off", "which experts a layer leaves out instead of reading them (docs/budget.md): "+budget.Syntax)
 	flags.BoolVar(&f.budgetPrefill, "budget-prefill", false, "let the budget cut prefill too (costs much quality)")
 	flags.BoolVar(&f.budgetRescue, "budget-rescue", true, "a row never loses its last expert")
 	flags.StringVar(&f.budgetResidency, "budget-residency", "observed",

@@ -13,7 +13,6 @@ import (
 
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/budget"
-	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/template"
 	"github.com/moepool/moepool/transport"
 )
@@ -164,19 +163,7 @@ func (r *runReport) done(e *transport.GenerateEvent, computed int) {
 	if computed > 1 && e.DecodeSeconds > 0 {
 		r.Timings.TokensPerSecond = float64(computed-1) / e.DecodeSeconds
 	}
-	if u := e.Experts; u != nil {
-		r.Budget = &budgetReport{Policy: u.Budget, DroppedExperts: u.DroppedExperts, DroppedMass: u.DroppedMass, RescuedRows: u.RescuedRows,
-			BytesNotRead: u.BytesNotRead}
-		if p, err := budget.Parse(u.Budget); err == nil {
-			r.Budget.N = p.Count
-		}
-		var note string
-		r.Experts, note = newExpertReport(engine.Totals{ExpertStats: engine.ExpertStats{
-			Hits: u.Hits, Misses: u.Misses, BytesRead: u.BytesRead, Retries: u.Retries, Hedges: u.Hedges, HedgeWins: u.HedgeWins, Waits: u.Waits,
-			Waited: u.Waited, DroppedParts: u.DroppedParts, MissingMass: u.MissingMass, EmptyRows: u.EmptyRows,
-		}}, u.OnMissing)
-		if note != "" {
-			r.Notes = append(r.Notes, note)
-		}
+	if e.Experts != nil {
+		r.use(e.Experts)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/generation"
 	"github.com/moepool/moepool/coordinator/model"
+	"github.com/moepool/moepool/coordinator/serve"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -55,43 +56,6 @@ type workerReport struct {
 	Lane    string                `json:"lane"` // of the tensor traffic: nats or local
 }
 
-type budgetReport struct {
-	Policy         string  `json:"policy"`
-	N              int     `json:"n"`
-	DroppedExperts int     `json:"dropped_experts"`
-	DroppedMass    float64 `json:"dropped_mass"`
-	RescuedRows    int     `json:"rescued_rows"`
-	BytesNotRead   int64   `json:"bytes_not_read"`
-}
-
-type expertReport struct {
-	Hits      int   `json:"hits"`
-	Misses    int   `json:"misses"`
-	BytesRead int64 `json:"bytes_read"`
-
-	OnMissing    string  `json:"on_missing"`
-	Retries      int     `json:"retries"` // shares of work that were sent again
-	Hedges       int     `json:"hedges"`  // that were late, so that another worker was asked, too
-	HedgeWins    int     `json:"hedge_wins"`
-	Waits        int     `json:"waits"` // for experts that no worker held
-	Waited       float64 `json:"waited_s"`
-	DroppedParts int     `json:"dropped_parts"` // that no worker held
-	MissingMass  float64 `json:"missing_mass"`  // combine weight that rows lost with them
-	EmptyRows    int     `json:"empty_rows"`    // that lost all their experts
-}
-
-// newExpertReport describes what experts cost, and gives a note if some were left out.
-func newExpertReport(t engine.Totals, onMissing string) (r *expertReport, note string) {
-	r = &expertReport{
-		Hits: t.Hits, Misses: t.Misses, BytesRead: t.BytesRead, OnMissing: onMissing, Retries: t.Retries, Hedges: t.Hedges, HedgeWins: t.HedgeWins,
-		Waits: t.Waits, Waited: t.Waited.Seconds(), DroppedParts: t.DroppedParts, MissingMass: t.MissingMass, EmptyRows: t.EmptyRows,
-	}
-	if t.DroppedParts > 0 {
-		note = fmt.Sprintf("%d times an expert part was left out of a layer: no worker held it (--on-missing drop)", t.DroppedParts)
-	}
-	return r, note
-}
-
 // newRunReport describes an answer; result may be nil when there is none.
 func newRunReport(result *generation.Result, failure error, loaded time.Duration) *runReport {
 	r := &runReport{FinishReason: generation.FinishError, Tokens: []int32{}, Workers: []workerReport{}, Notes: []string{}}
@@ -128,12 +92,13 @@ func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, t
 	if r.DensePages, problem = c.Engine.DensePlacement(); problem != "" {
 		r.Notes = append(r.Notes, problem)
 	}
-	r.Budget = &budgetReport{
-		Policy: policy.String(), N: policy.Count, DroppedExperts: totals.DroppedExperts, DroppedMass: totals.DroppedMass,
-		RescuedRows: totals.RescuedRows, BytesNotRead: totals.BytesNotRead,
-	}
-	var note string
-	if r.Experts, note = newExpertReport(totals, c.OnMissing().String()); note != "" {
-		r.Notes = append(r.Notes, note)
+	r.use(serve.Usage(c, policy, &totals))
+}
+
+// use adds what an answer cost in experts, and a note if some were left out.
+func (r *runReport) use(u *transport.ExpertUsage) {
+	r.Budget, r.Experts = newBudgetReport(u), newExpertReport(u)
+	if u.DroppedParts > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d times an expert part was left out of a layer: no worker held it (--on-missing drop)", u.DroppedParts))
 	}
 }

@@ -132,6 +132,9 @@ func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error
 	}
 	if failure == nil && !f.quiet && !f.asJSON {
 		fmt.Fprintln(os.Stderr, report.speed())
+		if cut := report.Budget.summary(); cut != "" {
+			fmt.Fprintln(os.Stderr, cut)
+		}
 	}
 	if failure != nil { // said before the workers are ended: one that hangs takes a while
 		fmt.Fprintf(os.Stderr, "moepool: %v\n", failure)

@@ -54,8 +54,11 @@ func checkGolden(t *testing.T, c goldenCase) {
 	for i := range phases {
 		phases[i] = Phase(i % 3) // all are governed
 	}
-	resident := func(id int32) bool { return slices.Contains(c.Resident, id) }
-	report := Apply(Policy{Count: c.Budget, Prefill: true}, rows, phases, resident, c.Normalize)
+	b := &batch{rows: rows, phases: phases, resident: map[int32]bool{}, normalize: c.Normalize}
+	for _, id := range c.Resident {
+		b.resident[id] = true
+	}
+	rows, report := b.apply(Policy{Count: c.Budget, Prefill: true})
 
 	if !slices.Equal(report.Dropped, c.Dropped) || report.DroppedExperts != len(c.Dropped) {
 		t.Errorf("dropped %d: %v, want %v", report.DroppedExperts, report.Dropped, c.Dropped)

@@ -1,51 +1,48 @@
 package budget
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-)
-
-// Policy is a parsed --expert-budget with its switches.
+// Policy is a parsed --expert-budget with its switches. The zero value is off; policies can be compared with ==.
 type Policy struct {
-	Count   int  // most distinct experts of a layer's batch; hits count too, but are never dropped. 0 is off
+	Count int     // most distinct experts of a layer's batch; hits count too, but are never dropped. 0: no such limit
+	Bytes int64   // most bytes that one worker reads of a layer's misses. 0: no such limit
+	Mass  float64 // most share of a row's mass that is dropped by leaving out misses. 0: off, else below 1
+	TopP  float64 // share of a row's mass that its kept experts must reach. 0: off, else below 1
+	Fill  int     // rows take resident experts for lost ones from that many of their best: 0: off; DefaultFill
+
 	Prefill bool // prefill rows are governed too
 	Rescue  bool // a row never loses its last expert; Parse sets it
 }
 
-// valid is the end of every error of Parse.
-const valid = `valid are "off", "N" and "count=N" with N from 0 (off) up, such as "8" or "count=8"`
+// DefaultFill is a Policy.Fill of twice the number of experts that the model chooses for a row.
+const DefaultFill = -1
 
-// Parse reads "off", "N" or "count=N"; the error says what is valid. The switches get their defaults: prefill rows are not governed,
-// rows are rescued.
-func Parse(s string) (Policy, error) {
-	p := Policy{Rescue: true}
-	text := strings.TrimSpace(s)
-	if text == "off" {
-		return p, nil
-	}
-	parts := strings.Split(text, ",")
-	for _, part := range parts {
-		if key, _, keyed := strings.Cut(part, "="); keyed && strings.TrimSpace(key) != "count" {
-			return Policy{}, fmt.Errorf("expert budget %q: %q is not available in this version; %s", s, strings.TrimSpace(key)+"=", valid)
-		}
-	}
-	if len(parts) > 1 {
-		return Policy{}, fmt.Errorf("expert budget %q: it has %d parts, and this version takes one; %s", s, len(parts), valid)
-	}
-	number := strings.TrimSpace(strings.TrimPrefix(text, "count="))
-	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n < 0 {
-		return Policy{}, fmt.Errorf("expert budget %q: %q is not a number of experts; %s", s, number, valid)
-	}
-	p.Count = int(n)
-	return p, nil
+// Off says whether the policy never drops anything.
+func (p Policy) Off() bool { return p.Count <= 0 && p.Bytes <= 0 && p.Mass <= 0 && p.TopP <= 0 }
+
+// NeedsResidency says whether decisions look at what is in memory.
+func (p Policy) NeedsResidency() bool {
+	return p.Count > 0 || p.Bytes > 0 || p.Mass > 0 || p.Fill != 0 && !p.Off()
 }
 
-// String is the policy as Parse reads it, without the switches.
-func (p Policy) String() string {
-	if p.Count <= 0 {
-		return "off"
+// Candidates is how many of a row's best experts Apply wants to know, when the model chooses k; 0: none.
+func (p Policy) Candidates(k int) int {
+	switch {
+	case p.Off():
+		return 0
+	case p.Fill == DefaultFill:
+		return 2 * k
 	}
-	return "count=" + strconv.Itoa(p.Count)
+	return p.Fill
 }
+
+// Governs says whether rows of a phase may lose experts.
+func (p Policy) Governs(phase Phase) bool { return phase != Prefill || p.Prefill }
+
+// Phase is what a row is computed for.
+type Phase uint8
+
+// The phases.
+const (
+	Prefill Phase = iota
+	Decode
+	Verify
+)

@@ -3,50 +3,17 @@ package budget
 import (
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
-
-	"github.com/moepool/moepool/coordinator/router"
 )
 
-// batch is a drawn layer's rows.
-type batch struct {
-	rows     []router.Choice
-	phases   []Phase
-	resident map[int32]bool
-}
-
-func drawBatch(t *rapid.T) batch {
-	b := batch{resident: map[int32]bool{}}
-	for _, id := range rapid.SliceOf(rapid.Int32Range(0, 11)).Draw(t, "resident") {
-		b.resident[id] = true
-	}
-	for range rapid.IntRange(0, 6).Draw(t, "rows") {
-		ids := rapid.SliceOfNDistinct(rapid.Int32Range(0, 11), 0, 4, rapid.ID[int32]).Draw(t, "ids")
-		slices.Sort(ids)
-		weights := make([]float32, len(ids))
-		for i := range weights {
-			// Multiples of 1/64: sums are exact, so that ties are common and the slow version may add in any order.
-			weights[i] = float32(rapid.IntRange(1, 16).Draw(t, "weight")) / 64
-		}
-		b.rows = append(b.rows, router.Choice{Experts: ids, Weights: weights})
-		b.phases = append(b.phases, Phase(rapid.IntRange(0, 2).Draw(t, "phase")))
-	}
-	return b
-}
-
-func clone(rows []router.Choice) []router.Choice {
-	out := make([]router.Choice, len(rows))
-	for i, row := range rows {
-		out[i] = router.Choice{Experts: slices.Clone(row.Experts), Weights: slices.Clone(row.Weights)}
-	}
-	return out
-}
-
 // slow is the rule as DESIGN §7 words it, with sets, and gives the kept experts.
-func slow(p Policy, b batch) (kept map[int32]bool, dropped []int32, rescued int) {
+func slow(p Policy, b *batch) (kept map[int32]bool, dropped []int32, rescued int) {
 	union, present, mass := map[int32]bool{}, map[int32]bool{}, map[int32]float64{}
 	for i, row := range b.rows {
 		for j, id := range row.Experts {
@@ -111,11 +78,9 @@ func TestApplyEqualsSlowVersion(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)
 		p := Policy{Count: rapid.IntRange(0, 8).Draw(t, "count"), Prefill: rapid.Bool().Draw(t, "prefill"), Rescue: rapid.Bool().Draw(t, "rescue")}
-		normalize := rapid.Bool().Draw(t, "normalize")
 		kept, dropped, rescued := slow(p, b)
 
-		rows := clone(b.rows)
-		report := Apply(p, rows, b.phases, func(id int32) bool { return b.resident[id] }, normalize)
+		rows, report := b.apply(p)
 		if !slices.Equal(report.Dropped, dropped) || report.DroppedExperts != len(dropped) || report.RescuedRows != rescued {
 			t.Fatalf("report %+v, want dropped %v and %d rescued", report, dropped, rescued)
 		}
@@ -143,7 +108,7 @@ func TestApplyEqualsSlowVersion(t *testing.T) {
 				t.Fatalf("row %d has experts %v, want %v", i, row.Experts, experts)
 			}
 			for j, w := range weights {
-				if normalize && len(experts) < len(before.Experts) {
+				if b.normalize && len(experts) < len(before.Experts) {
 					w = float32(float64(w) * (total / rest))
 				}
 				if math.Float32bits(row.Weights[j]) != math.Float32bits(w) {
@@ -166,14 +131,14 @@ func TestOffTouchesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := drawBatch(t)
 		rows := slices.Clone(b.rows)
-		report := Apply(Policy{Rescue: true, Prefill: true}, rows, b.phases, func(int32) bool { panic("asked for residency") }, true)
-		if report.DroppedExperts != 0 || report.DroppedMass != 0 || report.RescuedRows != 0 || report.Dropped != nil {
+		c, decision := Cutter{}, b.of(rows)
+		decision.Resident = func(int32) bool { panic("asked for residency") }
+		report := c.Apply(Policy{Rescue: true, Prefill: true, Fill: 3}, decision)
+		if !reflect.DeepEqual(report, Report{}) {
 			t.Fatalf("report %+v", report)
 		}
-		for i := range rows {
-			if !slices.Equal(rows[i].Experts, b.rows[i].Experts) || !slices.Equal(rows[i].Weights, b.rows[i].Weights) {
-				t.Fatalf("row %d was touched", i)
-			}
+		if !reflect.DeepEqual(rows, b.rows) {
+			t.Fatal("a row was touched")
 		}
 	})
 }
@@ -182,24 +147,18 @@ func TestOffTouchesNothing(t *testing.T) {
 func TestOrderOfRowsDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		b := drawBatch(t)
-		p := Policy{Count: rapid.IntRange(1, 6).Draw(t, "count"), Rescue: rapid.Bool().Draw(t, "rescue")}
-		resident := func(id int32) bool { return b.resident[id] }
-		first := clone(b.rows)
-		want := Apply(p, first, b.phases, resident, true)
-
-		reversed, phases := clone(b.rows), slices.Clone(b.phases)
+		b, p := drawBatch(t), drawPolicy(t)
+		first, want := b.apply(p)
+		for _, list := range []func(){func() { slices.Reverse(b.rows) }, func() { slices.Reverse(b.phases) }, func() { slices.Reverse(b.candidates) }} {
+			list()
+		}
+		reversed, got := b.apply(p)
 		slices.Reverse(reversed)
-		slices.Reverse(phases)
-		got := Apply(p, reversed, phases, resident, true)
-		slices.Reverse(reversed)
-		if !slices.Equal(got.Dropped, want.Dropped) || got.RescuedRows != want.RescuedRows {
+		if !slices.Equal(got.Dropped, want.Dropped) || !slices.Equal(got.Filled, want.Filled) || got.RescuedRows != want.RescuedRows {
 			t.Fatalf("reversed rows: %+v, want %+v", got, want)
 		}
-		for i := range first {
-			if !slices.Equal(first[i].Experts, reversed[i].Experts) || !slices.Equal(first[i].Weights, reversed[i].Weights) {
-				t.Fatalf("row %d differs", i)
-			}
+		if d := cmp.Diff(first, reversed, cmpopts.EquateEmpty()); d != "" {
+			t.Fatalf("rows differ: %s", d)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package budget
 
 import (
+	"slices"
+
 	"github.com/moepool/moepool/coordinator/router"
 )
 
@@ -8,19 +10,25 @@ import (
 // Apply: the survivors of a row that loses something are rescaled to the row's former total if the model normalises its top-k
 // probabilities, and else not touched. missing is indexed by expert. emptied counts the rows that have no expert left.
 func Remove(rows []router.Choice, missing []bool, normalize bool) (report Report, emptied int) {
-	keep := make([]bool, len(missing))
-	for id := range missing {
-		keep[id] = !missing[id]
-	}
 	dropped := make([]bool, len(missing))
 	for i := range rows {
 		row := &rows[i]
 		for _, id := range row.Experts {
 			dropped[id] = dropped[id] || missing[id]
 		}
-		before := len(row.Experts)
-		report.DroppedMass += filter(row, keep, normalize)
-		if before > 0 && len(row.Experts) == 0 {
+		before := router.Choice{Experts: slices.Clone(row.Experts), Weights: slices.Clone(row.Weights)}
+		keepOnly(row, func(id int32) bool { return !missing[id] })
+		lost, removed := difference(&before, row)
+		if lost == 0 {
+			continue
+		}
+		report.CutRows++
+		report.LostChoices += lost
+		report.DroppedMass += removed
+		if normalize {
+			rescale(row, total(before.Weights))
+		}
+		if len(row.Experts) == 0 {
 			emptied++
 		}
 	}

@@ -18,11 +18,8 @@ var rewrite = flag.Bool("rewrite", false, "write the results of testdata/scenari
 
 // scenario is one case of the file.
 type scenario struct {
-	policy    Policy
-	normalize bool
-	resident  []int32
-	rows      []router.Choice
-	phases    []Phase
+	policy Policy
+	batch
 }
 
 func TestScenarios(t *testing.T) {
@@ -38,7 +35,7 @@ func TestScenarios(t *testing.T) {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "case "):
-			current = &scenario{}
+			current = &scenario{batch: batch{resident: map[int32]bool{}, missing: map[int32][]int64{}}}
 			cases++
 			fmt.Fprintf(&out, "\n%s\n", line)
 		case line == "----":
@@ -93,43 +90,71 @@ func (s *scenario) read(line string) error {
 			if err != nil {
 				return err
 			}
-			s.resident = append(s.resident, int32(id))
+			s.resident[int32(id)] = true
 		}
 	case "row":
 		phase := slices.Index([]string{"prefill", "decode", "verify"}, fields[1])
 		if phase < 0 {
 			return fmt.Errorf("unknown phase %q", fields[1])
 		}
-		var row router.Choice
-		for _, f := range fields[2:] {
-			id, weight, _ := strings.Cut(f, ":")
-			i, err := strconv.Atoi(id)
-			if err != nil {
-				return err
-			}
-			w, err := strconv.ParseFloat(weight, 32)
-			if err != nil {
-				return err
-			}
-			row.Experts, row.Weights = append(row.Experts, int32(i)), append(row.Weights, float32(w))
+		row, err := readChoice(fields[2:])
+		if err != nil {
+			return err
 		}
 		s.rows, s.phases = append(s.rows, row), append(s.phases, Phase(phase))
+		s.candidates = append(s.candidates, router.Choice{})
+	case "best": // of the row before: its candidates
+		best, err := readChoice(fields[1:])
+		if err != nil {
+			return err
+		}
+		s.candidates[len(s.candidates)-1] = best
+	case "missing": // an expert, and the bytes that each worker would read
+		numbers := make([]int64, len(fields)-1)
+		for i, f := range fields[1:] {
+			n, err := strconv.ParseInt(f, 10, 64)
+			if err != nil {
+				return err
+			}
+			numbers[i] = n
+		}
+		s.missing[int32(numbers[0])] = numbers[1:]
 	default:
 		return fmt.Errorf("unknown command %q", fields[0])
 	}
 	return nil
 }
 
+func readChoice(fields []string) (c router.Choice, err error) {
+	for _, f := range fields {
+		id, weight, _ := strings.Cut(f, ":")
+		i, err := strconv.Atoi(id)
+		if err != nil {
+			return c, err
+		}
+		w, err := strconv.ParseFloat(weight, 32)
+		if err != nil {
+			return c, err
+		}
+		c.Experts, c.Weights = append(c.Experts, int32(i)), append(c.Weights, float32(w))
+	}
+	return c, nil
+}
+
 func (s *scenario) run() string {
-	report := Apply(s.policy, s.rows, s.phases, func(id int32) bool { return slices.Contains(s.resident, id) }, s.normalize)
+	rows, report := s.apply(s.policy)
 	var out strings.Builder
-	for _, row := range s.rows {
+	for _, row := range rows {
 		out.WriteString("row")
 		for j, id := range row.Experts {
 			fmt.Fprintf(&out, " %d:%v", id, row.Weights[j])
 		}
 		out.WriteString("\n")
 	}
-	fmt.Fprintf(&out, "dropped %v, mass %v, rescued rows %d\n", report.Dropped, report.DroppedMass, report.RescuedRows)
+	fmt.Fprintf(&out, "dropped %v, mass %v, rescued rows %d", report.Dropped, report.DroppedMass, report.RescuedRows)
+	if s.policy.Fill != 0 {
+		fmt.Fprintf(&out, ", filled %v, %d times", report.Filled, report.FilledChoices)
+	}
+	out.WriteString("\n")
 	return out.String()
 }

@@ -221,6 +221,13 @@ func (d *Dispatcher) add(a *attempt, stats *engine.ExpertStats) {
 	stats.Hits += hits
 	stats.Misses += misses
 	stats.BytesRead += r.BytesRead
+	stats.MissBytes += r.MissBytes
+	stats.MajorFaults += r.MajorFaults
+	if r.GhostBytes >= 0 {
+		stats.GhostBytes += r.GhostBytes
+	} else {
+		stats.Unledgered++
+	}
 	d.paces[a.worker].observe(r.Rows, latency)
 	d.health[a.worker].step = 0
 	d.o.Members.Computed(call.Layer, r.Parts)

@@ -42,6 +42,10 @@ type batch struct {
 	scores            []float32 // [rows, experts]
 	sums              []int64   // [rows, hidden]
 	choices           []router.Choice
+	candidates        []router.Choice // per row, best first; only where the budget needs them
+	residency         Residency       // the budget's, of this step
+	cutter            budget.Cutter
+	report            budget.Report // of the layer in progress
 	attention         []attention.Row
 
 	predicted              []predicted // by layer
@@ -104,7 +108,7 @@ func (b *batch) begin(e *Engine, chunks []Chunk) {
 
 // end forgets the callers' values.
 func (b *batch) end() {
-	b.chunks, b.ctx, b.allLogits = nil, nil, nil
+	b.chunks, b.ctx, b.allLogits, b.residency = nil, nil, nil, nil
 	clear(b.failed)
 	clear(b.logits)
 	clear(b.attention)

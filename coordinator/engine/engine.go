@@ -40,6 +40,9 @@ type Engine struct {
 	embedJob, rowJob, productJob func(i, thread int) error
 	routedJob                    func()
 	routedDone                   chan error
+	// The budget's questions about the layer in progress, for the same reason.
+	resident func(expert int32) bool
+	missing  func(expert int32, part func(worker int, bytes int64))
 
 	counting sync.Mutex
 	totals   Totals
@@ -60,6 +63,7 @@ func New(cp *checkpoint.Checkpoint, o Options) (*Engine, error) {
 		frequencies: kernels.InverseFrequencies(c.RopeTheta, c.HeadDim),
 	}
 	e.embedJob, e.rowJob, e.productJob, e.routedJob = e.runEmbed, e.runRows, e.runProduct, e.runRouted
+	e.resident, e.missing = e.isResident, e.eachMissing
 	e.routedDone = make(chan error, 1)
 	for p := range o.Parts {
 		if o.ExpertFormat == 0 {

@@ -151,7 +151,7 @@ func TestBudgetPhasesAndTotals(t *testing.T) {
 		return prefill, decode, e.Totals()
 	}
 	wholePrefill, wholeDecode, totals := run(func(*engine.Options) {})
-	if totals.DroppedExperts != 0 || totals.BytesNotRead != 0 || totals.Misses == 0 {
+	if totals.DroppedExperts != 0 || totals.DroppedBytes != 0 || totals.Misses == 0 {
 		t.Errorf("totals without a budget: %+v", totals)
 	}
 	// A budget that is never reached changes no bit.
@@ -176,8 +176,8 @@ func TestBudgetPhasesAndTotals(t *testing.T) {
 		from, to := kernels.PartRange(kernels.Q8, 160, 3, part)
 		unread += kernels.ExpertShape{Format: kernels.Q8, Hidden: 192, Intermediate: to - from}.Bytes()
 	}
-	if totals.BytesNotRead != int64(6*unread) {
-		t.Errorf("%d bytes not read, want %d", totals.BytesNotRead, 6*unread)
+	if totals.DroppedBytes != int64(6*unread) {
+		t.Errorf("%d bytes dropped, want %d", totals.DroppedBytes, 6*unread)
 	}
 
 	// Prefill too, on request; the rows that lose all are rescued.

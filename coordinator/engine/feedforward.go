@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/model"
 	"github.com/moepool/moepool/coordinator/router"
 	"github.com/moepool/moepool/kernels"
@@ -108,7 +107,7 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 	c := e.config
 	b.scores = resize(b.scores, b.rows*c.Experts)
 	b.sharedGate = resize(b.sharedGate, b.rows)
-	b.choices = resize(b.choices, b.rows)
+	b.choices, b.candidates = resize(b.choices, b.rows), resize(b.candidates, b.rows)
 	room := [3]product{{b.scores, *l.Router, &b.floats}}
 	products := room[:1]
 	if l.SharedGate != nil {
@@ -129,18 +128,17 @@ func (e *Engine) route(b *batch, l *model.Layer, residency Residency) error {
 	}
 	for row := range b.rows {
 		if b.lost(row) {
-			b.choices[row].Experts, b.choices[row].Weights = b.choices[row].Experts[:0], b.choices[row].Weights[:0]
+			for _, c := range []*router.Choice{&b.choices[row], &b.candidates[row]} {
+				c.Experts, c.Weights = c.Experts[:0], c.Weights[:0]
+			}
 		}
 	}
 	e.judge(b)
 	if e.options.Observer != nil {
 		e.options.Observer(b.layer, b.choices)
 	}
-	if residency != nil {
-		resident := func(expert int32) bool { return residency.Resident(b.layer, expert) }
-		report := budget.Apply(b.budget, b.choices, b.phases[:b.rows], resident, c.NormalizeTopK)
-		e.countBudget(b.layer, report, residency)
-	}
+	b.residency = residency
+	e.cut(b)
 	return nil
 }
 
@@ -151,7 +149,10 @@ func choose(e *Engine, b *batch, row int) error {
 	if !finite(scores) {
 		return fmt.Errorf("router scores: %w", kernels.ErrNotFinite)
 	}
-	router.TopK(e.options.Kernels, &b.choices[row], scores, c.TopK, c.NormalizeTopK)
+	divisor := router.TopK(e.options.Kernels, &b.choices[row], scores, c.TopK, c.NormalizeTopK)
+	if n := b.budget.Candidates(c.TopK); n > 0 && b.budget.Governs(b.phases[row]) {
+		router.Candidates(&b.candidates[row], scores, n, divisor)
+	}
 	return nil
 }
 
@@ -171,6 +172,8 @@ func (e *Engine) experts(ctx context.Context, b *batch, l *model.Layer) error {
 		Sum:     b.sums,
 		RowErr:  resize(b.call.RowErr, b.rows),
 		Next:    next,
+		Cut:     b.report.Dropped,
+		Filled:  b.report.Filled,
 	}
 	clear(b.call.RowErr)
 	if l.Shared == nil {

@@ -201,8 +201,8 @@ func TestGoldenBudget(t *testing.T) {
 				t.Errorf("totals %+v: experts dropped, but not counted", totals)
 			}
 			shape := kernels.ExpertShape{Format: kernels.F32, Hidden: 64, Intermediate: 32}
-			if want := int64(totals.DroppedExperts * shape.Bytes()); totals.BytesNotRead != want {
-				t.Errorf("%d bytes not read, want %d", totals.BytesNotRead, want)
+			if want := int64(totals.DroppedExperts * shape.Bytes()); totals.DroppedBytes != want {
+				t.Errorf("%d bytes dropped, want %d", totals.DroppedBytes, want)
 			}
 		})
 	}

@@ -34,12 +34,7 @@ func (s *Server) generate(ctx context.Context, q *transport.GenerateRequest, emi
 		if r.Budget != nil {
 			policy = *r.Budget
 		}
-		done.Experts = &transport.ExpertUsage{
-			Budget: policy.String(), DroppedExperts: used.DroppedExperts, DroppedMass: used.DroppedMass, RescuedRows: used.RescuedRows,
-			BytesNotRead: used.BytesNotRead, Hits: used.Hits, Misses: used.Misses, BytesRead: used.BytesRead,
-			OnMissing: c.OnMissing().String(), Retries: used.Retries, Hedges: used.Hedges, HedgeWins: used.HedgeWins, Waits: used.Waits,
-			Waited: used.Waited, DroppedParts: used.DroppedParts, MissingMass: used.MissingMass, EmptyRows: used.EmptyRows,
-		}
+		done.Experts = Usage(c, policy, &used)
 	}
 	if err != nil {
 		done.FinishReason, done.Error, done.Retry = generation.FinishError, err.Error(), elsewhere(err)

@@ -67,6 +67,9 @@ func (m *Metrics) answered(result *generation.Result, err error) {
 	m.firstToken.Observe(result.Prefill.Seconds())
 }
 
+// metricShares are the bounds of budget_dropped_share: 0, and a few percentages.
+var metricShares = []int{0, 1, 2, 5, 10, 20, 30, 50, 75}
+
 // clusterCollector reads the counters that engine, dispatcher and workers keep anyway.
 type clusterCollector struct {
 	coordinator *coordinator.Coordinator
@@ -92,7 +95,14 @@ func newClusterCollector(c *coordinator.Coordinator) *clusterCollector {
 	describe("budget_dropped_experts_total", "Experts of a layer that the budget dropped.")
 	describe("budget_dropped_mass_total", "Combine weight that the budget removed from rows.")
 	describe("budget_rescued_rows_total", "Rows whose best expert was kept over the budget.")
-	describe("budget_bytes_not_read_total", "Bytes of experts not read because of the budget.")
+	describe("budget_lost_choices_total", "Experts that rows lost by the budget, summed over rows.")
+	describe("budget_filled_choices_total", "Experts that rows took in place of lost ones.")
+	describe("budget_governed_rows_total", "Rows of a layer that a budget could cut.")
+	describe("budget_cut_rows_total", "Rows of a layer that lost experts by the budget and have not got all of them back.")
+	describe("budget_dropped_bytes_total", "Bytes of dropped experts that were not in memory: what the budget saved at most.")
+	describe("budget_bytes_not_read", "Bytes that had to be read less because of the budget, by the workers' ledgers; absent where one keeps none.")
+	describe("budget_dropped_share", "Share of a row's weight that the budget removed in a layer.")
+	describe("expert_miss_bytes_total", "Packed bytes of the expert parts that were not in memory when they were needed.")
 	describe("coordinator_leads", "1 if this coordinator answers requests: it leads its group, or is alone.")
 	describe("coordinator_term", "Term that this coordinator leads its group in; 0 while it does not lead, or is alone.")
 	describe("placement_epoch", "Epoch of the active placement; 0 without one.")
@@ -145,7 +155,16 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	emit("budget_dropped_experts_total", prometheus.CounterValue, float64(totals.DroppedExperts))
 	emit("budget_dropped_mass_total", prometheus.CounterValue, totals.DroppedMass)
 	emit("budget_rescued_rows_total", prometheus.CounterValue, float64(totals.RescuedRows))
-	emit("budget_bytes_not_read_total", prometheus.CounterValue, float64(totals.BytesNotRead))
+	emit("budget_lost_choices_total", prometheus.CounterValue, float64(totals.LostChoices))
+	emit("budget_filled_choices_total", prometheus.CounterValue, float64(totals.FilledChoices))
+	emit("budget_governed_rows_total", prometheus.CounterValue, float64(totals.Shares.Rows))
+	emit("budget_cut_rows_total", prometheus.CounterValue, float64(totals.CutRows))
+	emit("budget_dropped_bytes_total", prometheus.CounterValue, float64(totals.DroppedBytes))
+	if bytes, known := totals.BytesNotRead(); known {
+		emit("budget_bytes_not_read", prometheus.GaugeValue, float64(bytes))
+	}
+	out <- prometheus.MustNewConstHistogram(c.metrics["budget_dropped_share"], totals.Shares.Rows, totals.Shares.Sum, totals.Shares.Below(metricShares))
+	emit("expert_miss_bytes_total", prometheus.CounterValue, float64(totals.MissBytes))
 
 	members, dispatcher := c.coordinator.Members(), c.coordinator.Dispatcher()
 	emit("coordinator_term", prometheus.GaugeValue, float64(c.coordinator.LeadsTerm()))
