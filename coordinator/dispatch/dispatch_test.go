@@ -52,7 +52,7 @@ func TestNothingToDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectSums(t, c, 1)
-	if (stats != engine.ExpertStats{Hits: 1, Misses: 1, BytesRead: 10}) {
+	if (stats != engine.ExpertStats{Hits: 1, Misses: 1, MissBytes: 10, BytesRead: 10, Unledgered: 1}) {
 		t.Fatalf("%+v", stats)
 	}
 	for i, f := range b.workers {
