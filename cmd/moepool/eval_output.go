@@ -46,7 +46,12 @@ var evalColumns = []struct {
 	{"tokens/s", func(r *evalRow) string { return fmt.Sprintf("%.2f", r.TokensPerSecond) }},
 	{"hits", func(r *evalRow) string { return floatText(r.HitRate, 100, "%.1f %%") }},
 	{"read/token", func(r *evalRow) string { return bytesOrNothing(r.BytesReadPerToken) }},
-	{"not read", func(r *evalRow) string { return bytesOrNothing(r.BytesNotReadPerToken) }},
+	{"not read", func(r *evalRow) string {
+		if r.BytesNotReadPerToken == nil {
+			return ""
+		}
+		return bytesOrNothing(*r.BytesNotReadPerToken)
+	}},
 	{"dropped mass", func(r *evalRow) string {
 		if r.DroppedMassMean == 0 {
 			return ""

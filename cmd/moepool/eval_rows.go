@@ -36,19 +36,11 @@ type evalRow struct {
 	TokensPerSecond      float64  `json:"tokens_per_s"`
 	HitRate              *float64 `json:"hit_rate"` // of expert parts, a fraction of 1
 	BytesReadPerToken    float64  `json:"bytes_read_per_token"`
-	BytesNotReadPerToken float64  `json:"bytes_not_read_per_token"`
-	DroppedMassMean      float64  `json:"dropped_mass_mean"` // of a predicted token in a layer, a fraction of its combine weights' usual sum of 1
+	BytesNotReadPerToken *float64 `json:"bytes_not_read_per_token"` // by the workers' ledgers; null where one keeps none
+	DroppedMassMean      float64  `json:"dropped_mass_mean"`        // share of its weight that a row of a layer lost, a fraction of 1
 	DroppedExperts       int      `json:"dropped_experts"`
 	RescuedRows          int      `json:"rescued_rows"`
 	Pareto               bool     `json:"pareto"` // no other row of the same limit and reference is as fast and as good
-}
-
-// evalUse is what an arm cost and saved.
-type evalUse struct {
-	hits, misses                int
-	bytesRead, bytesNotRead     int64
-	droppedExperts, rescuedRows int
-	droppedMass                 float64
 }
 
 func (e *evaluator) newRow(format string, arm *evalArm) evalRow {
@@ -60,19 +52,20 @@ func (e *evaluator) newRow(format string, arm *evalArm) evalRow {
 }
 
 // count fills in what a run gave.
-func (r *evalRow) count(result evaluation.Result, before, after engine.Totals, moeLayers int) {
+func (r *evalRow) count(result evaluation.Result, before, after engine.Totals) {
 	r.Perplexity, r.NLL, r.Tokens, r.TokensPerSecond = result.Value(), result.NLL, result.Tokens, result.TokensPerSecond()
-	u := used(before, after)
-	if all := u.hits + u.misses; all > 0 {
-		rate := float64(u.hits) / float64(all)
+	u := after.Since(&before)
+	if all := u.Hits + u.Misses; all > 0 {
+		rate := float64(u.Hits) / float64(all)
 		r.HitRate = &rate
 	}
 	tokens := float64(result.Tokens)
-	r.BytesReadPerToken, r.BytesNotReadPerToken = float64(u.bytesRead)/tokens, float64(u.bytesNotRead)/tokens
-	r.DroppedExperts, r.RescuedRows = u.droppedExperts, u.rescuedRows
-	if moeLayers > 0 {
-		r.DroppedMassMean = u.droppedMass / tokens / float64(moeLayers)
+	r.BytesReadPerToken = float64(u.BytesRead) / tokens
+	if bytes, known := u.BytesNotRead(); known {
+		each := float64(bytes) / tokens
+		r.BytesNotReadPerToken = &each
 	}
+	r.DroppedExperts, r.RescuedRows, r.DroppedMassMean = u.DroppedExperts, u.RescuedRows, u.Shares.Mean()
 }
 
 // diverge fills in how far the row is from a reference.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/coordinator"
-	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/evaluation"
 )
 
@@ -129,7 +128,7 @@ func (e *evaluator) reference(ctx context.Context, own *localFlags, format strin
 		e.references = map[string]*evalReference{}
 	}
 	e.references[r.format] = r
-	row.count(result, before, e.cluster.Engine.Totals(), e.moeLayers())
+	row.count(result, before, e.cluster.Engine.Totals())
 	if len(e.prompts) > 0 {
 		if r.continuations, err = feed.Continue(ctx, e.cluster.Engine, e.prompts, e.flags.greedy); err != nil {
 			return nil, err
@@ -144,16 +143,6 @@ func (e *evaluator) reference(ctx context.Context, own *localFlags, format strin
 }
 
 func (e *evaluator) vocabulary() int { return e.cluster.Checkpoint.Config().Vocabulary }
-
-func (e *evaluator) moeLayers() int {
-	n := 0
-	for _, l := range e.cluster.Checkpoint.Config().Layers {
-		if l.MoE {
-			n++
-		}
-	}
-	return n
-}
 
 // checkScratch says where the reference's logits go, and refuses if there is no room for them.
 func (e *evaluator) checkScratch(format string) error {
@@ -205,7 +194,7 @@ func (e *evaluator) runArm(ctx context.Context, arm *evalArm, reference *evalRef
 	if err != nil {
 		return err
 	}
-	row.count(result, before, e.cluster.Engine.Totals(), e.moeLayers())
+	row.count(result, before, e.cluster.Engine.Totals())
 	if reference == nil {
 		return nil
 	}
@@ -219,13 +208,4 @@ func (e *evaluator) runArm(ctx context.Context, arm *evalArm, reference *evalRef
 	}
 	row.agree(agreed, e.flags.greedy)
 	return nil
-}
-
-// used is what was counted between two readings of the engine's counters.
-func used(before, after engine.Totals) evalUse {
-	return evalUse{
-		hits: after.Hits - before.Hits, misses: after.Misses - before.Misses, bytesRead: after.BytesRead - before.BytesRead,
-		droppedExperts: after.DroppedExperts - before.DroppedExperts, rescuedRows: after.RescuedRows - before.RescuedRows,
-		droppedMass: after.DroppedMass - before.DroppedMass, bytesNotRead: after.BytesNotRead - before.BytesNotRead,
-	}
 }
