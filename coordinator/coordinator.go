@@ -101,6 +101,9 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 	if err := CheckParts(o.ExpertFormat, c.Checkpoint.Config(), o.Parts); err != nil {
 		return nil, err
 	}
+	if err := c.CheckBudget(o.Budget); err != nil {
+		return nil, fmt.Errorf("--expert-budget: %w", err)
+	}
 	if c.Tokenizer, err = tokenizer.Load(o.ModelDir); err != nil {
 		return nil, err
 	}

@@ -68,6 +68,15 @@ func (c *Coordinator) Check(q Request) error {
 	return err
 }
 
+// CheckBudget finds what makes no sense of a budget for this model.
+func (c *Coordinator) CheckBudget(p budget.Policy) error {
+	config := c.Checkpoint.Config()
+	if config.Experts == 0 {
+		return nil // nothing is ever dropped
+	}
+	return p.Check(config.Experts, config.TopK)
+}
+
 // prepare encodes and validates a request.
 func (c *Coordinator) prepare(q Request) (generation.Request, error) {
 	prompt, err := c.Encode(q.Prompt)
@@ -84,6 +93,9 @@ func (c *Coordinator) prepare(q Request) (generation.Request, error) {
 	}
 	if !q.IgnoreEOS {
 		g.EndTokens = c.Checkpoint.Config().EOS
+	}
+	if err := c.CheckBudget(*g.Budget); err != nil {
+		return g, err
 	}
 	vocabulary := c.Checkpoint.Config().Vocabulary
 	for _, ids := range [][]int32{prompt, q.Generated} {

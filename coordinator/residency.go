@@ -42,4 +42,24 @@ type overriddenResidency struct {
 	override ResidencyOverride
 }
 
-func (o overriddenResidency) Snapshot() engine.Residency { return o.override }
+func (o overriddenResidency) Snapshot() engine.Residency {
+	workers, ok := o.Experts.Snapshot().(engine.WorkerResidency)
+	if !ok {
+		return o.override
+	}
+	return overriddenWorkers{o.override, workers}
+}
+
+// overriddenWorkers says of the parts of an expert what is said of it as a whole.
+type overriddenWorkers struct {
+	ResidencyOverride
+	workers engine.WorkerResidency
+}
+
+func (o overriddenWorkers) ResidentPart(layer int, expert int32, _ int) bool {
+	return o.Resident(layer, expert)
+}
+
+func (o overriddenWorkers) Reader(layer int, expert int32, part int) int {
+	return o.workers.Reader(layer, expert, part)
+}

@@ -26,8 +26,9 @@ type Members interface {
 	// Uncovered notes that work waits for these expert parts of a layer, which no usable worker of the plan owns. It must return soon and not
 	// keep parts.
 	Uncovered(layer int, parts []uint32)
-	// Computed notes that these expert parts (expert·parts+part) of a layer are in memory now.
-	Computed(layer int, parts []uint32)
+	// Computed notes what a worker's answer for a layer says of its memory: what it has computed is there now, and what else has come and gone.
+	// It must not keep the answer.
+	Computed(worker string, layer int, r *transport.Result)
 }
 
 // Options configure a Dispatcher.
@@ -116,6 +117,7 @@ type Dispatcher struct {
 	recheck  time.Time       // when view is out of date anyway; zero: never
 	job      job
 	hints    hints
+	cuts     cuts
 	last     time.Time // up to when the job has seen time pass
 	probed   time.Duration
 
@@ -178,6 +180,9 @@ func (d *Dispatcher) Compute(ctx context.Context, call *engine.ExpertCall) (engi
 	d.failedBy = d.failedBy[:0]
 	if err := d.see(); err != nil {
 		return engine.ExpertStats{}, err
+	}
+	if layer := d.view.owners.layers[call.Layer]; layer != nil {
+		d.cuts.add(call, layer, d.o.Parts, d.view)
 	}
 	var stats engine.ExpertStats
 	for {

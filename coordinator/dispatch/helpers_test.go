@@ -86,13 +86,13 @@ func (m *testMembers) Unreachable(worker string) {
 	m.unreachable = append(m.unreachable, worker)
 }
 
-func (m *testMembers) Computed(layer int, parts []uint32) {
+func (m *testMembers) Computed(_ string, layer int, r *transport.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.computed == nil {
 		m.computed = map[int][]uint32{}
 	}
-	m.computed[layer] = append(m.computed[layer], parts...)
+	m.computed[layer] = append(m.computed[layer], r.Parts...)
 }
 
 // fakeWorker computes a function of everything that the work says, as real ones do: for each row the sum over its parts.

@@ -125,7 +125,10 @@ func (d *Dispatcher) send(a *attempt) {
 	if d.last.IsZero() {
 		d.last = a.sent
 	}
+	a.filled(d.job.call.Filled, d.o.Parts)
+	d.cuts.tell(a.worker, &a.work)
 	if err := d.exchange.Send(d.roster.ids[a.worker], &a.work); err != nil {
+		d.cuts.untold(a.worker, &a.work)
 		d.job.refused(a, failure{err.Error(), &connectionError{err}})
 	}
 }
@@ -230,7 +233,7 @@ func (d *Dispatcher) add(a *attempt, stats *engine.ExpertStats) {
 	}
 	d.paces[a.worker].observe(r.Rows, latency)
 	d.health[a.worker].step = 0
-	d.o.Members.Computed(call.Layer, r.Parts)
+	d.o.Members.Computed(id, call.Layer, r)
 	if d.o.Observe != nil {
 		d.o.Observe(Answer{id, call.Layer, r.Rows, a.sent, latency, time.Duration(r.QueueTime), time.Duration(r.ComputeTime)})
 	}

@@ -93,11 +93,17 @@ func (m *Members) ObservePairs(layer int, choices []router.Choice) {
 // Routed gives what Observe was told, the older the less of it: layer → expert → rows; nil if it was told nothing.
 func (m *Members) Routed() map[int][]float64 { return m.routing.snapshot() }
 
-// Computed notes that these expert parts of a layer are in memory now.
-func (m *Members) Computed(layer int, parts []uint32) {
+// Computed notes what a worker's answer for a layer says of its memory.
+func (m *Members) Computed(worker string, layer int, r *transport.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ledger.computed(layer, parts)
+	m.ledger.change(worker, layer, r.Parts, true)
+	for i := range r.Arrived {
+		m.ledger.change(worker, r.Arrived[i].Layer, r.Arrived[i].Parts, true)
+	}
+	for i := range r.Evicted { // the last word: what was computed may have had to make room
+		m.ledger.change(worker, r.Evicted[i].Layer, r.Evicted[i].Parts, false)
+	}
 }
 
 // Residency is a snapshot of which expert parts are in memory at a worker that owns them.

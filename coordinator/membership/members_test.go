@@ -206,19 +206,6 @@ func TestNextCoordinator(t *testing.T) {
 	}
 }
 
-func TestComputedIsResident(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	c := startCoordinator(t, s, "me")
-	if c.Residency().Resident(3, 2) {
-		t.Fatal("resident before anything was loaded")
-	}
-	c.Computed(3, []uint32{2})
-	if !c.Residency().Resident(3, 2) || c.Residency().Resident(3, 1) {
-		t.Fatal("after a computation")
-	}
-}
-
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)

@@ -1,14 +1,18 @@
 package membership
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/moepool/moepool/coordinator/placement"
 	"github.com/moepool/moepool/transport"
 )
 
 // Residency is an immutable snapshot of which expert parts are in memory.
 type Residency struct {
-	parts  int
-	layers map[int][]uint64 // a bit for each expert·parts+part
+	parts   int
+	layers  map[int][]uint64 // a bit for each expert·parts+part
+	readers map[int][]int32  // the number of each part's first owner; nil without a plan. It is not changed
 }
 
 // Resident says whether all parts of an expert are in memory.
@@ -26,6 +30,35 @@ func (r *Residency) ResidentPart(layer int, expert int32, part int) bool {
 	item := int(expert)*r.parts + part
 	bits := r.layers[layer]
 	return expert >= 0 && item/64 < len(bits) && bits[item/64]>>(item%64)&1 != 0
+}
+
+// Reader is the number of the worker that would read a part of an expert: that of the first one that owns it, in the order of their ids.
+func (r *Residency) Reader(layer int, expert int32, part int) int {
+	item := int(expert)*r.parts + part
+	readers := r.readers[layer]
+	if expert < 0 || item >= len(readers) {
+		return 0
+	}
+	return int(readers[item])
+}
+
+// readers numbers the first owners of a plan's expert parts.
+func readers(plan *placement.Plan) map[int][]int32 {
+	numbers := map[string]int32{}
+	for _, id := range slices.Sorted(maps.Keys(plan.Owned)) {
+		numbers[id] = int32(len(numbers))
+	}
+	all := make(map[int][]int32, len(plan.Owners))
+	for layer, items := range plan.Owners {
+		of := make([]int32, len(items))
+		for item, owners := range items {
+			if len(owners) > 0 {
+				of[item] = numbers[owners[0]]
+			}
+		}
+		all[layer] = of
+	}
+	return all
 }
 
 // ledger is the residency that is kept up to date: from beats, and from what was computed. An expert part is resident if one of its owners
@@ -50,7 +83,7 @@ func newLedger(m placement.Model) *ledger {
 // take gives the present state.
 func (l *ledger) take() *Residency {
 	if l.snapshot == nil {
-		s := &Residency{parts: l.parts, layers: make(map[int][]uint64, len(l.layers))}
+		s := &Residency{parts: l.parts, layers: make(map[int][]uint64, len(l.layers)), readers: l.readers}
 		for layer, bits := range l.layers {
 			s.layers[layer] = append([]uint64(nil), bits...)
 		}
@@ -85,7 +118,7 @@ func (l *ledger) place(plan *placement.Plan) {
 	if plan == nil {
 		return
 	}
-	l.plan = plan
+	l.plan, l.readers, l.snapshot = plan, readers(plan), nil
 	for layer := range l.layers {
 		for item := range plan.Owners[layer] {
 			l.look(layer, uint32(item))
@@ -145,18 +178,15 @@ func (l *ledger) lookAll(worker string, layer int) {
 	}
 }
 
-// computed notes expert parts that one of their owners, it is not said which, has in memory now.
-func (l *ledger) computed(layer int, items []uint32) {
+// change notes that a worker has expert parts in memory now, or no longer.
+func (l *ledger) change(worker string, layer int, items []uint32, resident bool) {
+	bits := l.of(worker, layer)
+	if bits == nil {
+		return // no layer with experts
+	}
 	for _, item := range items {
-		if has(l.layers[layer], item) {
-			continue
-		}
-		l.set(layer, item, true)
-		if l.plan == nil || int(item) >= len(l.plan.Owners[layer]) {
-			continue
-		}
-		for _, worker := range l.plan.Owners[layer][item] { // those that have it not will say so
-			put(l.of(worker, layer), item, true)
+		if put(bits, item, resident) && l.plan != nil {
+			l.look(layer, item)
 		}
 	}
 }

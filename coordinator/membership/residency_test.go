@@ -3,6 +3,8 @@ package membership
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/moepool/moepool/coordinator/placement"
 	"github.com/moepool/moepool/transport"
 	"pgregory.net/rapid"
@@ -50,6 +52,63 @@ func TestResidency(t *testing.T) {
 	l.forget("a")
 	if l.take().ResidentPart(2, 0, 0) {
 		t.Error("after the loss of a")
+	}
+}
+
+// TestChanges: answers of workers change what they have in memory, each for itself; the last word is what had to make room.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	m := placement.Model{Layers: []int{2, 3}, Experts: 4, Parts: 2, PartBytes: []int64{1, 1}}
+	plan, err := placement.Compute(1, m, []placement.Worker{{ID: "a"}, {ID: "b"}}, placement.Options{}) // a owns part 0 of each expert, b part 1
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &Members{ledger: newLedger(m)}
+	c.ledger.place(plan)
+	parts := func(layer int, ids ...uint32) []transport.LayerParts {
+		return []transport.LayerParts{{Layer: layer, Parts: ids}}
+	}
+	state := func(layer int) (resident []uint32) {
+		s := c.Residency()
+		for item := range uint32(8) {
+			if s.ResidentPart(layer, int32(item/2), int(item%2)) {
+				resident = append(resident, item)
+			}
+		}
+		return resident
+	}
+	for _, step := range []struct {
+		worker       string
+		layer        int
+		result       transport.Result
+		want2, want3 []uint32
+	}{
+		{"a", 2, transport.Result{Parts: []uint32{0, 2}}, []uint32{0, 2}, nil},
+		{"b", 2, transport.Result{Parts: []uint32{1}, Arrived: parts(3, 3, 5)}, []uint32{0, 1, 2}, []uint32{3, 5}},
+		{"a", 3, transport.Result{Parts: []uint32{0, 4}, Arrived: parts(2, 4), Evicted: append(parts(2, 0), parts(3, 4)...)}, []uint32{1, 2, 4}, []uint32{0, 3, 5}},
+		// What isn't its own, and what doesn't exist.
+		{"a", 2, transport.Result{Parts: []uint32{3, 99}, Evicted: append(parts(2, 1, 1000), parts(7, 0)...)}, []uint32{1, 2, 4}, []uint32{0, 3, 5}},
+		{"stranger", 2, transport.Result{Parts: []uint32{0}}, []uint32{1, 2, 4}, []uint32{0, 3, 5}},
+	} {
+		before := c.Residency()
+		c.Computed(step.worker, step.layer, &step.result)
+		if d := cmp.Diff([][]uint32{step.want2, step.want3}, [][]uint32{state(2), state(3)}); d != "" {
+			t.Errorf("%+v of %s: %s", step.result, step.worker, d)
+		}
+		if before == c.Residency() && step.worker != "stranger" && len(step.result.Parts) > 0 && step.result.Parts[0] != 3 {
+			t.Errorf("%+v of %s: the snapshot is the same", step.result, step.worker)
+		}
+	}
+	s := c.Residency()
+	for expert := range int32(4) {
+		for part, want := range []int{0, 1} {
+			if got := s.Reader(2, expert, part); got != want {
+				t.Errorf("expert %d part %d is read by %d, want %d", expert, part, got, want)
+			}
+		}
+	}
+	if s.Reader(2, 4, 0) != 0 || s.Reader(2, -1, 0) != 0 || s.Reader(9, 0, 1) != 0 || new(Residency).Reader(2, 0, 1) != 0 {
+		t.Error("what doesn't exist is read by somebody")
 	}
 }
 
