@@ -21,6 +21,7 @@ type LayerParts struct {
 const (
 	MaxLayer    = 1<<12 - 1 // highest number of a layer
 	MaxParts    = 1 << 16   // of a layer
+	maxSlots    = 1 << 22   // parts of all layers
 	maxPartSize = 1 << 40
 )
 
@@ -72,7 +73,7 @@ type Ledger struct {
 	used    int64
 	request uint64 // number of the latest request
 	order   order
-	history frequency
+	history *frequency
 	current []int32 // slots of the latest request that are in state used
 	hinted  []hint  // slots in state prefetched, oldest first
 	hintOf  []bool  // slot → was brought in by a hint and not requested since
@@ -82,6 +83,7 @@ type Ledger struct {
 	evicts   []Part   // memory of outcome.Waves[i].Evict
 	reads    []uint32 // memory of outcome.Waves[i].Read
 	computed []int32  // slots of the request in the order in which they are computed
+	missing  []uint32 // parts of the request that were not resident
 }
 
 type hint struct {
@@ -120,6 +122,9 @@ func New(o Options) (*Ledger, error) {
 	if o.Parts < 1 || o.Parts > MaxParts {
 		return nil, fmt.Errorf("a ledger of layers with %d expert parts, valid are 1 to %d", o.Parts, MaxParts)
 	}
+	if len(o.Layers) > maxSlots/o.Parts {
+		return nil, fmt.Errorf("a ledger of %d layers with %d expert parts each, valid are %d parts in all", len(o.Layers), o.Parts, maxSlots)
+	}
 	index := make([]int32, MaxLayer+1)
 	for i := range index {
 		index[i] = -1
@@ -151,7 +156,7 @@ func New(o Options) (*Ledger, error) {
 	if o.Limit < l.sizes[largest] {
 		return nil, &LimitError{Limit: o.Limit, Bytes: l.sizes[largest], Part: l.part(int32(largest))}
 	}
-	l.order = o.Policy.order(len(o.Layers), o.Parts)
+	l.order = o.Policy.order(len(o.Layers), o.Parts, l.history)
 	return l, nil
 }
 
@@ -243,7 +248,8 @@ func (l *Ledger) Clone() *Ledger {
 	c := *l
 	c.states, c.hintOf = slices.Clone(l.states), slices.Clone(l.hintOf)
 	c.current, c.hinted = slices.Clone(l.current), slices.Clone(l.hinted)
-	c.order, c.history = l.order.clone(), l.history.clone()
-	c.outcome, c.evicts, c.reads, c.computed = Outcome{}, nil, nil, nil
+	c.history = l.history.clone()
+	c.order = l.order.clone(c.history)
+	c.outcome, c.evicts, c.reads, c.computed, c.missing = Outcome{}, nil, nil, nil, nil
 	return &c
 }

@@ -8,14 +8,14 @@ type lru struct{}
 
 func (lru) String() string { return "lru" }
 
-func (lru) order(layers, parts int) order {
+func (lru) order(layers, parts int, _ *frequency) order {
 	n := layers * parts
 	o := &lruOrder{next: make([]int32, n+1), before: make([]int32, n+1), since: make([]uint64, n), layers: uint64(layers)}
 	o.next[n], o.before[n] = int32(n), int32(n)
 	return o
 }
 
-// lruOrder is a ring of slots through a head at the end of both slices: the head's next is the least recently used one.
+// lruOrder is a ring of slots through a head at the end of both slices: the head's next is the least recently used one. What comes in unasked is put there.
 type lruOrder struct {
 	next, before []int32
 	since        []uint64 // slot → the visit of its latest use
@@ -23,7 +23,7 @@ type lruOrder struct {
 	layers       uint64
 }
 
-func (o *lruOrder) visit(int, []uint32, *frequency) { o.visits++ }
+func (o *lruOrder) visit(int, []uint32) { o.visits++ }
 
 func (o *lruOrder) add(slot int32, wasUsed bool) {
 	head := int32(len(o.next) - 1)
@@ -49,10 +49,12 @@ func (o *lruOrder) coldest() int32 {
 	return o.next[head]
 }
 
-// cold: the layer of the part has been visited since without it, more than once.
-func (o *lruOrder) cold(victim, _ int32) bool { return o.since[victim]+2*o.layers < o.visits }
+// cold: the layer of the part has been visited twice since then.
+func (o *lruOrder) cold(slot int32) bool { return o.since[slot]+2*o.layers < o.visits }
 
-func (o *lruOrder) clone() order {
+func (o *lruOrder) seeded() {}
+
+func (o *lruOrder) clone(*frequency) order {
 	c := *o
 	c.next, c.before, c.since = slices.Clone(o.next), slices.Clone(o.before), slices.Clone(o.since)
 	return &c

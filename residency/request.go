@@ -8,8 +8,8 @@ type Wave struct {
 
 // Outcome is what must be done for a request: compute Hits, and for each wave in order evict, read and compute. It is valid until the ledger's next call.
 //
-// Nothing but parts outside the request is evicted by the first wave. A later one may evict hits, and parts of waves before it, which must have been computed by then.
-// Waves may overlap as far as that allows; there is more than one only if the request and the limit, or the policy, want it.
+// Nothing but parts outside the request is evicted by the first wave, which reads nothing if hits have to make room. A later one may evict hits, and parts of waves before
+// it, which must have been computed by then; waves may overlap as far as that allows. A request that fits the limit has one wave.
 type Outcome struct {
 	Hits      []uint32 // parts that are resident, ascending
 	Waves     []Wave
@@ -26,12 +26,15 @@ func (l *Ledger) Request(layer int, ids []uint32) Outcome {
 	l.request++
 	l.counters.Requests++
 	place := int(base) / l.parts
-	l.history.visit(place, ids)
-	l.order.visit(place, ids, &l.history)
+	if len(ids) > 0 {
+		l.history.visit(place, ids)
+		l.order.visit(place, ids)
+	}
 
 	out := &l.outcome
 	out.Hits, out.Waves, out.MissBytes = out.Hits[:0], out.Waves[:0], 0
 	l.evicts, l.reads, l.computed = l.evicts[:0], l.reads[:0], l.computed[:0]
+	l.missing = l.missing[:0]
 	var wanted, missing int64
 	for _, id := range ids {
 		slot := l.slot(Part{Layer: layer, ID: id})
@@ -39,6 +42,7 @@ func (l *Ledger) Request(layer int, ids []uint32) Outcome {
 		switch l.states[slot] {
 		case absent:
 			missing += l.sizes[slot]
+			l.missing = append(l.missing, id)
 			continue
 		case evictable:
 			l.order.remove(slot)
@@ -53,11 +57,11 @@ func (l *Ledger) Request(layer int, ids []uint32) Outcome {
 	}
 	l.hinted = keepHints(l.hinted, func(h hint) bool { return l.states[h.slot] == prefetched })
 	l.counters.Hits += uint64(len(out.Hits))
-	l.counters.Misses += uint64(len(ids) - len(out.Hits))
+	l.counters.Misses += uint64(len(l.missing))
 	l.counters.MissBytes += missing
 	out.MissBytes = missing
 	if missing > 0 {
-		l.read(base, ids, l.waveBytes(wanted))
+		l.read(base, l.waveBytes(wanted))
 	}
 	for _, slot := range l.computed {
 		if l.states[slot] == used {
@@ -75,8 +79,8 @@ func (l *Ledger) waveBytes(wanted int64) int64 {
 	return l.limit / 4
 }
 
-// read makes the waves of a request whose hits are in computed.
-func (l *Ledger) read(base int32, ids []uint32, waveBytes int64) {
+// read makes the waves of a request whose hits are in computed, and its misses in missing.
+func (l *Ledger) read(base int32, waveBytes int64) {
 	released := 0 // so many of computed have become evictable
 	firstRead, firstEvict := 0, 0
 	var bytes int64 // of the wave
@@ -84,11 +88,8 @@ func (l *Ledger) read(base int32, ids []uint32, waveBytes int64) {
 		l.outcome.Waves = append(l.outcome.Waves, Wave{Evict: l.evicts[firstEvict:len(l.evicts):len(l.evicts)], Read: l.reads[firstRead:len(l.reads):len(l.reads)]})
 		firstRead, firstEvict, bytes = len(l.reads), len(l.evicts), 0
 	}
-	for _, id := range ids {
+	for _, id := range l.missing {
 		slot := base + int32(id)
-		if l.states[slot] != absent {
-			continue
-		}
 		if bytes > 0 && bytes+l.sizes[slot] > waveBytes {
 			flush()
 		}
@@ -104,8 +105,8 @@ func (l *Ledger) read(base int32, ids []uint32, waveBytes int64) {
 				l.hinted = append(l.hinted[:0], l.hinted[1:]...)
 				continue
 			}
-			// Only parts of this request are left: those that were computed first become evictable, for a wave after the one that computed them.
-			if bytes > 0 && released == len(l.computed)-(len(l.reads)-firstRead) {
+			// Only parts of this request are left: those that were computed first become evictable, for a wave after the one that computed them; hits, for any but the first.
+			if len(l.outcome.Waves) == 0 || released == len(l.computed)-(len(l.reads)-firstRead) {
 				flush()
 			}
 			l.release(l.computed[released])
@@ -172,7 +173,7 @@ func (l *Ledger) Prefetch(p Part) (evict []Part, ok bool) {
 	room := l.limit - l.used
 	for room < l.sizes[slot] {
 		victim := l.order.coldest()
-		if victim < 0 || !l.order.cold(victim, slot) {
+		if victim < 0 || !l.order.cold(victim) {
 			break
 		}
 		l.order.remove(victim)
