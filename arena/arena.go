@@ -9,7 +9,8 @@
 // Slots that find no room in the file lie in anonymous memory, per slot: what the disk holds stays on disk, no address
 // changes, and the next start reuses what is there.
 //
-// All work is done on the caller's thread, which carries the memory policy that decides where pages go (package numa).
+// Packing is done on the caller's thread, which carries the memory policy that decides where pages go (package numa). Reading may be
+// helped by other threads: a process that wants a policy starts with it (numa.ExecPinned), so that all have it.
 package arena
 
 import (

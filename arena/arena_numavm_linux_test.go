@@ -12,7 +12,7 @@ import (
 )
 
 // roles are what this test's binary does as another process.
-var roles = map[string]func(dir string) error{"hold": holdFolder, "pin": pinSelf, "place": placeSlots, "mlock": lockAs}
+var roles = map[string]func(dir string) error{"hold": holdFolder, "pin": pinSelf, "place": placeSlots, "mlock": lockAs, "squeeze": squeeze}
 
 const vmSlots = 3
 

@@ -1,7 +1,6 @@
 package arena
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -44,13 +43,20 @@ func (a *Arena) bring(slot int, read bool) (hit bool, err error) {
 	if !hit && !read {
 		return false, nil
 	}
+	check := state&verified == 0
 	if !hit || state&populated == 0 {
-		if err := a.load(slot, state, data); err != nil {
+		sum, err := a.load(slot, state, data, check)
+		if err != nil {
 			return false, err
 		}
-		a.slots[slot].state.CompareAndSwap(state, state|populated)
-	}
-	if state&verified == 0 {
+		setBits(&a.slots[slot].state, populated)
+		if check {
+			err = a.judge(slot, sum)
+		}
+		if err != nil {
+			return hit, err
+		}
+	} else if check {
 		if err := a.verify(slot, data); err != nil {
 			return hit, err
 		}
@@ -61,60 +67,17 @@ func (a *Arena) bring(slot int, read bool) (hit bool, err error) {
 	return hit, nil
 }
 
-// load reads what is absent, in large pieces, and enters the slot's pages into the page table. Where the kernel reads whole
-// huge pages on a fault, populating does it for all but the slot's tail, and they are mapped as huge pages; the rest is asked
-// for first. Populating alone would read page by page (32 MB/s were measured), because readahead is off (MADV_RANDOM).
-func (a *Arena) load(slot int, state uint32, data []byte) error {
-	if state&inMemory == 0 {
-		body := int64(0)
-		if a.hugeReads {
-			body = a.layout.packed &^ (hugePage - 1)
-		}
-		if err := a.file.prefetch(a.layout.offset(slot)+body, a.layout.packed-body); err != nil {
-			return a.unreadable(slot, err)
-		}
-	}
-	err := a.store.sys.populate(data)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errFault):
-		return a.unreadable(slot, err)
-	case errors.Is(err, errors.ErrUnsupported):
-		return a.touch(slot, state, data)
-	}
-	return fmt.Errorf("arena %v, slot %d: populating: %w", a.key, slot, err)
-}
-
-// touch is populate for kernels without it: a large read brings the pages into the page cache, then each is touched.
-func (a *Arena) touch(slot int, state uint32, data []byte) error {
-	if state&inMemory == 0 {
-		if err := a.readThrough(slot, func([]byte) error { return nil }); err != nil {
-			return a.unreadable(slot, err)
-		}
-	}
-	err := guarded(data, func() {
-		for i := 0; i < len(data); i += pageBytes {
-			touched.Store(uint32(data[i]))
-		}
-	})
-	if err != nil {
-		return a.unreadable(slot, err)
-	}
-	return nil
-}
-
 // readPiece is what one read through a buffer asks for.
 const readPiece = 2 << 20
 
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, readPiece); return &b }}
 
-// readThrough reads a slot of the file piece by piece.
-func (a *Arena) readThrough(slot int, each func(piece []byte) error) error {
+// readThrough reads a part of a slot of the file, from and to in bytes, piece by piece.
+func (a *Arena) readThrough(slot int, from, to int64, each func(piece []byte) error) error {
 	buffer := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buffer)
-	for done := int64(0); done < a.layout.slotBytes; {
-		piece := (*buffer)[:min(readPiece, a.layout.slotBytes-done)]
+	for done := from; done < to; {
+		piece := (*buffer)[:min(readPiece, to-done)]
 		if err := a.file.readAt(piece, a.layout.offset(slot)+done); err != nil {
 			return err
 		}

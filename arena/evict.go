@@ -62,8 +62,9 @@ func (a *Arena) Evict(slot int) error {
 		return nil
 	}
 	a.unpin(slot, clearBits(s, locked|unlockable)) // the kernel refuses to unmap locked pages
-	// Mapped pages are not dropped from the page cache, so they leave the page table first.
-	if err := a.store.sys.forget(a.bytes(slot, state)); err != nil {
+	// Mapped pages are not dropped from the page cache, so they leave the page table first: up to the next slot, because a fault may
+	// have mapped more than it asked for, and one mapped page keeps the whole huge page.
+	if err := a.store.sys.forget(a.around(slot, state)); err != nil {
 		return fmt.Errorf("arena %v: unmapping the pages of slot %d: %w", a.key, slot, err)
 	}
 	clearBits(s, populated)

@@ -23,8 +23,8 @@ func holdFolder(dir string) error {
 	return s.Close()
 }
 
+// Not parallel, like all tests here that start processes: between fork and exec a child holds the locks of others' folders.
 func TestLock(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	other := exec.Command(os.Args[0])
 	other.Env = append(os.Environ(), "ARENA_TEST_ROLE=hold", "ARENA_TEST_DIR="+dir)

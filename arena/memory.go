@@ -6,11 +6,15 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"unsafe"
 )
 
 // errFault is the error of reading a page that has no file behind it (any more) or that the disk can't read.
 var errFault = errors.New("memory fault")
+
+// errNoMemory is the kernel's refusal to make room.
+var errNoMemory = syscall.ENOMEM
 
 var pageBytes = os.Getpagesize()
 

@@ -205,7 +205,6 @@ func lockAs(dir string) error {
 
 // With RLIMIT_MEMLOCK of two and a half slots two are locked, and the limit is named.
 func TestMemlockLimit(t *testing.T) {
-	t.Parallel()
 	dir, _ := packed(t, small, 0, 1, 3)
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "ARENA_TEST_ROLE=mlock", "ARENA_TEST_DIR="+dir)

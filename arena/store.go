@@ -41,6 +41,7 @@ type Store struct {
 	said sync.Map // kinds of log lines that were said
 
 	smallPages bool
+	reading    atomic.Int32 // pieces of slots that are being read
 	locks      locks
 
 	mu     sync.Mutex

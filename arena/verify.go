@@ -83,7 +83,7 @@ func (a *Arena) compare(ctx context.Context, slot int) error {
 		return a.absent(slot, a.slots[slot].state.Load())
 	}
 	sum := xxhash.New()
-	err := a.readThrough(slot, func(piece []byte) error {
+	err := a.readThrough(slot, 0, a.layout.slotBytes, func(piece []byte) error {
 		_, _ = sum.Write(piece) // never fails
 		return ctx.Err()
 	})
