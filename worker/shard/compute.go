@@ -35,15 +35,23 @@ func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Re
 	*r = transport.Result{
 		Request: w.Request, Attempt: w.Attempt, Rows: w.Rows, Hidden: w.Hidden,
 		Sum: resize(r.Sum, w.Rows*w.Hidden), RowErrors: r.RowErrors[:0],
-		Parts: append(r.Parts[:0], c.parts...), Hits: resize(r.Hits, (len(c.parts)+7)/8),
+		Parts: append(r.Parts[:0], c.parts...), Hits: resize(r.Hits, (len(c.parts)+7)/8), Arrived: r.Arrived[:0], Evicted: r.Evicted[:0],
 	}
 	c.begin(w)
+	r.GhostBytes = -1
+	if h.ledger != nil {
+		c.accounted = true
+		r.MissBytes, r.GhostBytes = h.ledger.request(l, w)
+	}
 	err = s.attempt(ctx, l, w, r)
 	if errors.Is(err, errDamaged) {
 		c.repeat()
 		err = s.attempt(ctx, l, w, r)
 	}
 	if err != nil {
+		if h.ledger != nil {
+			h.ledger.abandon(l)
+		}
 		return fmt.Errorf("layer %d: %w", w.Layer, err)
 	}
 	s.finish(l, w, r)
@@ -137,7 +145,7 @@ func (s *Shards) computeHere(ctx context.Context, l *layer, sum []int64, d *dema
 			}
 			return err
 		}
-		c.computed(tasks[:n], tasks[n:])
+		c.computed(tasks[:n], tasks[n:], d)
 		tasks = tasks[n:]
 	}
 	return nil
@@ -268,8 +276,12 @@ func (s *Shards) finish(l *layer, w *transport.Work, r *transport.Result) {
 		if hit {
 			r.Hits[i/8] |= 1 << (i % 8)
 		} else {
-			missed += int64(s.plan.Shapes[int(c.parts[i])%len(l.arenas)].Bytes())
+			missed += pagesOf(s.plan.Shapes[int(c.parts[i])%len(l.arenas)].Bytes())
 		}
 	}
-	r.BytesRead, r.MissBytes, r.GhostBytes = missed, missed, -1
+	if s.h.ledger != nil {
+		s.h.ledger.report(l, r)
+	} else {
+		r.MissBytes = missed
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
+	"github.com/moepool/moepool/residency"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -44,6 +45,9 @@ type Options struct {
 	// StrictNUMA makes less than 95 % of local pages an error of Load.
 	StrictNUMA bool
 
+	// Resident, if not nil, limits the memory of experts in files.
+	Resident *ResidentOptions
+
 	// Log receives what a person should see; may be nil.
 	Log func(format string, args ...any)
 }
@@ -64,6 +68,7 @@ type Holder struct {
 	bandwidth bandwidth
 
 	reading reading
+	ledger  *ledger // nil without ResidentOptions, and before the first Load; set once, under mu
 
 	lookJob, bringJob, gateJob, downJob func(i, thread int) error // lookPart, bringPart, computeGate and computeDown
 }
@@ -73,6 +78,7 @@ type heldLayer struct {
 	number int
 	arenas []*arena.Arena // by part; nil until a plan owns something of it. Changed by Load, under Holder.mu
 	pages  []slotPages    // by expert·parts+part
+	locks  []sync.Mutex   // by expert·parts+part: of reading and evicting it
 	count  atomic.Uint64  // of requests computed
 	spent  atomic.Int64   // ns
 }
@@ -94,7 +100,8 @@ func (h *Holder) open(plan *Plan, number, part int) (*heldLayer, *arena.Arena, e
 	defer h.mu.Unlock()
 	l := h.layers[number]
 	if l == nil {
-		l = &heldLayer{number: number, arenas: make([]*arena.Arena, plan.Parts), pages: make([]slotPages, plan.Experts*plan.Parts)}
+		l = &heldLayer{number: number, arenas: make([]*arena.Arena, plan.Parts), pages: make([]slotPages, plan.Experts*plan.Parts),
+			locks: make([]sync.Mutex, plan.Experts*plan.Parts)}
 		h.layers[number] = l
 	}
 	if len(l.arenas) != plan.Parts || len(l.pages) != plan.Experts*plan.Parts {
@@ -112,6 +119,27 @@ func (h *Holder) open(plan *Plan, number, part int) (*heldLayer, *arena.Arena, e
 	h.prefer(a)
 	return l, a, nil
 }
+
+// held gives a layer that something is held of, or nil.
+func (h *Holder) held(layer int) *heldLayer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.layers[layer]
+}
+
+// slotOf gives the arena that a part lies in and its slot there; no arena if nothing of its layer and part is held.
+func (h *Holder) slotOf(p residency.Part) (a *arena.Arena, slot int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.layers[p.Layer]
+	if l == nil || int64(p.ID) >= int64(len(l.pages)) {
+		return nil, 0
+	}
+	return l.arenas[int(p.ID)%len(l.arenas)], int(p.ID) / len(l.arenas)
+}
+
+// lockOf gives the lock of a part that is held.
+func (h *Holder) lockOf(p residency.Part) *sync.Mutex { return &h.held(p.Layer).locks[p.ID] }
 
 // GiveBack gives back every slot that is held and that none of the kept shards owns. Other shards refuse work from now on; one that
 // computes is waited for, and the kept ones can be computed meanwhile. An error leaves some slots held.
@@ -171,6 +199,13 @@ func (h *Holder) punch(l *heldLayer, a *arena.Arena, part int, owned []bool) err
 	if len(slots) == 0 {
 		return nil
 	}
+	if h.ledger != nil {
+		defer func() { // whether or not it could be punched: nobody owns it
+			for _, expert := range slots {
+				h.ledger.remove(residency.Part{Layer: l.number, ID: uint32(expert*parts + part)})
+			}
+		}()
+	}
 	if err := a.Punch(slots...); err != nil {
 		return fmt.Errorf("give back %d experts of layer %d part %d: %w", len(slots), l.number, part, err)
 	}
@@ -180,7 +215,7 @@ func (h *Holder) punch(l *heldLayer, a *arena.Arena, part int, owned []bool) err
 // Pages counts the pages of what is held by where they lay when last looked at: after loading, and when a part was read later.
 func (h *Holder) Pages() transport.PagesReport { return h.pages.report() }
 
-// Resident gives for each layer which expert parts of some shards are in memory as a whole.
+// Resident gives for each layer which expert parts of some shards are in memory as a whole: by the ledger, or as the kernel says.
 func (h *Holder) Resident(of ...*Shards) []transport.LayerBitmap {
 	bits := map[int][]byte{}
 	for _, s := range of {
@@ -191,7 +226,7 @@ func (h *Holder) Resident(of ...*Shards) []transport.LayerBitmap {
 			}
 			b := bits[pl.Number]
 			for _, id := range pl.Owned {
-				if a, slot := l.slot(id); b[id/8]&(1<<(id%8)) == 0 && a.Resident(slot) {
+				if b[id/8]&(1<<(id%8)) == 0 && h.resident(l, id) {
 					b[id/8] |= 1 << (id % 8)
 				}
 			}
@@ -204,6 +239,15 @@ func (h *Holder) Resident(of ...*Shards) []transport.LayerBitmap {
 	return all
 }
 
+// resident says whether an expert part is in memory.
+func (h *Holder) resident(l *layer, id uint32) bool {
+	a, slot := l.slot(id)
+	if g := h.accounts(); g != nil && a.InFile(slot) {
+		return g.resident(residency.Part{Layer: l.number, ID: id})
+	}
+	return a.Resident(slot)
+}
+
 // BringAll brings every expert part of the shards in and verifies its checksum if that was not done since the start. Damaged ones are
 // packed again; it says how many.
 func (s *Shards) BringAll(ctx context.Context) (damaged int, err error) {
@@ -214,12 +258,24 @@ func (s *Shards) BringAll(ctx context.Context) (damaged int, err error) {
 		if err := ctx.Err(); err != nil {
 			return damaged, err
 		}
-		c := &h.scratch
-		c.parts = append(c.parts[:0], pl.Owned...)
-		c.ask()
-		found, err := s.bring(s.layers[pl.Number])
-		if damaged += found; err != nil {
-			return damaged, fmt.Errorf("layer %d: %w", pl.Number, err)
+		// Under a limit, no more at a time than there are threads: what the ledger doesn't have leaves again.
+		n := len(pl.Owned)
+		if h.ledger != nil {
+			n = h.o.Team.Threads()
+		}
+		for parts := range slices.Chunk(pl.Owned, max(n, 1)) {
+			c := &h.scratch
+			c.parts = append(c.parts[:0], parts...)
+			c.ask()
+			found, err := s.bring(s.layers[pl.Number])
+			if damaged += found; err != nil {
+				return damaged, fmt.Errorf("layer %d: %w", pl.Number, err)
+			}
+			for _, id := range parts {
+				if h.ledger != nil {
+					h.ledger.evict(residency.Part{Layer: pl.Number, ID: id})
+				}
+			}
 		}
 	}
 	return damaged, nil

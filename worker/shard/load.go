@@ -33,6 +33,9 @@ func (h *Holder) Load(ctx context.Context, o Loading) (*Shards, error) {
 		o.Progress = func(int64, int64) {}
 	}
 	h.retire(o.Keep)
+	if err := h.keepAccount(o.Plan); err != nil {
+		return nil, err
+	}
 	s := &Shards{h: h, plan: o.Plan, layers: map[int]*layer{}}
 	if err := s.open(); err != nil {
 		return nil, err
@@ -121,7 +124,11 @@ func (s *Shards) loadLayer(ctx context.Context, p *packer, pl PlanLayer) error {
 		}
 		release(s.h.o.Checkpoint, pl.Number, expert)
 	}
-	return s.place(ctx, p.crew, l, pl, packed)
+	if err := s.place(ctx, p.crew, l, pl, packed); err != nil {
+		return err
+	}
+	s.adopt(pl)
+	return nil
 }
 
 // release lets the kernel drop the pages of an expert's tensors.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/residency"
 )
 
 // bring reads the unknown expert parts of a request as a whole, in parallel, and packs those again whose slots are damaged.
@@ -31,7 +32,7 @@ func (h *Holder) bringPart(i, _ int) error {
 		return nil
 	}
 	c.state[i] = here
-	if err := h.fetch(c.layer, c.parts[i]); err != nil {
+	if _, err := h.fetch(residency.Part{Layer: c.layer.number, ID: c.parts[i]}); err != nil {
 		c.state[i], c.damaged[i] = torn, err
 	}
 	return nil
@@ -57,7 +58,11 @@ func (s *Shards) rebuild(l *layer) error {
 			return fmt.Errorf("pack damaged experts of part %d again: %w", part, err)
 		}
 		for _, slot := range damaged {
-			s.h.locate(l, uint32(slot*len(l.arenas)+part))
+			p := residency.Part{Layer: l.number, ID: uint32(slot*len(l.arenas) + part)}
+			s.h.locate(p)
+			if s.h.ledger != nil && !l.arenas[part].InFile(slot) {
+				s.h.ledger.remove(p) // its disk failed, and it lies in anonymous memory now
+			}
 		}
 	}
 	c.doubt()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/residency"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -36,11 +37,11 @@ func (p *placement) forget(s *slotPages) {
 
 // locate looks where an expert part's pages lie and moves those that lie elsewhere; populated pages only, so the part was just
 // written or brought in. It keeps the totals.
-func (h *Holder) locate(l *layer, id uint32) {
+func (h *Holder) locate(part residency.Part) {
 	if h.o.Node < 0 || h.pages.failed.Load() != nil {
 		return
 	}
-	a, slot := l.slot(id)
+	a, slot := h.slotOf(part)
 	data := a.Bytes(slot)
 	if len(data) == 0 {
 		return
@@ -54,7 +55,7 @@ func (h *Holder) locate(l *layer, id uint32) {
 		h.pages.failed.CompareAndSwap(nil, &text)
 		return
 	}
-	p := &l.held.pages[id]
+	p := &h.held(part.Layer).pages[part.ID]
 	h.pages.local.Add(found.Local - p.local.Swap(found.Local))
 	h.pages.remote.Add(found.Remote - p.remote.Swap(found.Remote))
 }
@@ -83,7 +84,7 @@ func (s *Shards) place(ctx context.Context, c crew, l *layer, pl PlanLayer, pack
 		}
 		id := pl.Owned[i]
 		if a, slot := l.slot(id); packed[id] || !l.held.pages[id].known() && a.Resident(slot) {
-			s.h.locate(l, id)
+			s.h.locate(residency.Part{Layer: l.number, ID: id})
 		}
 		return nil
 	})

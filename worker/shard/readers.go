@@ -2,7 +2,10 @@ package shard
 
 import (
 	"context"
+	"slices"
 	"sync"
+
+	"github.com/moepool/moepool/residency"
 )
 
 // readersAtOnce is how many expert parts are read at a time: one reader leaves the disk idle while it enters pages into the page table and
@@ -14,13 +17,16 @@ const readersAtOnce = 4
 type demand struct {
 	h       *Holder
 	layer   *layer
-	parts   []uint32     // of the request
-	arrived chan arrival // has room for all
+	parts   []uint32         // of the request
+	evicts  []residency.Part // of the reads
+	arrived chan arrival     // has room for all
 	ended   sync.WaitGroup
 
-	mu      sync.Mutex
-	reads   []read // that have not begun
-	stopped bool
+	mu       sync.Mutex
+	reads    []read // that have not begun
+	states   []partState
+	progress chan struct{} // closed when more is computed or no more is to be read; nil if nobody waits for it
+	stopped  bool
 }
 
 // arrival is the end of a read.
@@ -29,9 +35,10 @@ type arrival struct {
 	err   error
 }
 
-// demand starts to read.
+// demand starts to read what is listed; what is computed until then is in the states of the scratch.
 func (h *Holder) demand(l *layer, reads []read) *demand {
-	d := &demand{h: h, layer: l, parts: h.scratch.parts, reads: reads, arrived: make(chan arrival, len(reads))}
+	c := &h.scratch
+	d := &demand{h: h, layer: l, parts: c.parts, evicts: c.evicts, reads: reads, arrived: make(chan arrival, len(reads)), states: slices.Clone(c.state)}
 	h.reading.begin()
 	for range min(readersAtOnce, len(reads)) {
 		d.ended.Go(d.run)
@@ -42,23 +49,73 @@ func (h *Holder) demand(l *layer, reads []read) *demand {
 // run is the life of a reader.
 func (d *demand) run() {
 	for {
-		r, ok := d.next()
-		if !ok {
+		r, wait := d.next()
+		switch {
+		case wait != nil:
+			<-wait
+		case r == nil:
 			return
+		default:
+			d.arrived <- arrival{r.index, d.read(r)}
 		}
-		d.arrived <- arrival{r.index, d.h.fetch(d.layer, d.parts[r.index])}
 	}
 }
 
-// next takes a read.
-func (d *demand) next() (r read, ok bool) {
+// next takes a read; nil if there is none any more, or none before wait is closed.
+func (d *demand) next() (r *read, wait <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopped || len(d.reads) == 0 {
-		return read{}, false
+		return nil, nil
 	}
-	r, d.reads = d.reads[0], d.reads[1:]
-	return r, true
+	r = &d.reads[0]
+	for _, p := range d.evicts[r.from:r.to] {
+		if d.uses(p) {
+			if d.progress == nil {
+				d.progress = make(chan struct{})
+			}
+			return nil, d.progress
+		}
+	}
+	d.reads = d.reads[1:]
+	return r, nil
+}
+
+// uses says whether a part is one of the request that is not computed yet; callers hold mu.
+func (d *demand) uses(p residency.Part) bool {
+	if p.Layer != d.layer.number {
+		return false
+	}
+	i, asked := slices.BinarySearch(d.parts, p.ID)
+	return asked && d.states[i] != computed
+}
+
+// read evicts and reads.
+func (d *demand) read(r *read) error {
+	for _, p := range d.evicts[r.from:r.to] {
+		d.h.ledger.evict(p)
+	}
+	hit, err := d.h.fetch(residency.Part{Layer: d.layer.number, ID: d.parts[r.index]})
+	if !hit && err == nil && !r.planned && d.h.ledger != nil {
+		d.h.ledger.reclaimed.Add(1)
+	}
+	return err
+}
+
+// note says what is computed now.
+func (d *demand) note(states []partState) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	copy(d.states, states)
+	d.move()
+}
+
+// move lets those go on that wait; callers hold mu.
+func (d *demand) move() {
+	if d.progress != nil {
+		close(d.progress)
+		d.progress = nil
+	}
 }
 
 // stop lets no further read begin and waits for those in progress; it may be called twice, and on nil.
@@ -69,6 +126,7 @@ func (d *demand) stop() {
 	d.mu.Lock()
 	first := !d.stopped
 	d.stopped = true
+	d.move()
 	d.mu.Unlock()
 	d.ended.Wait()
 	if first {
@@ -76,14 +134,17 @@ func (d *demand) stop() {
 	}
 }
 
-// fetch reads one expert part as a whole.
-func (h *Holder) fetch(l *layer, id uint32) error {
-	a, slot := l.slot(id)
-	hit, err := a.Bring(slot)
+// fetch reads one expert part that is held as a whole. hit: it was in memory.
+func (h *Holder) fetch(p residency.Part) (hit bool, err error) {
+	lock := h.lockOf(p)
+	lock.Lock()
+	defer lock.Unlock()
+	a, slot := h.slotOf(p)
+	hit, err = a.Bring(slot)
 	if err == nil && !hit {
-		h.locate(l, id)
+		h.locate(p)
 	}
-	return err
+	return hit, err
 }
 
 // reading says whether a request waits for the disk, so that what nobody waits for can keep away from it.

@@ -1,10 +1,8 @@
 package shard
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
 )
@@ -28,16 +26,21 @@ func (c *scratch) begin(w *transport.Work) {
 
 // ask makes all parts unknown, and hits until something else is found.
 func (c *scratch) ask() {
-	c.state, c.hit, c.damaged, c.rounds = resize(c.state, len(c.parts)), resize(c.hit, len(c.parts)), resize(c.damaged, len(c.parts)), 0
+	c.state, c.hit, c.damaged = resize(c.state, len(c.parts)), resize(c.hit, len(c.parts)), resize(c.damaged, len(c.parts))
+	c.plan, c.evicts, c.rounds, c.accounted = c.plan[:0], c.evicts[:0], 0, false
 	for i := range c.parts {
 		c.state[i], c.hit[i], c.damaged[i] = unknown, true, nil
 	}
 }
 
-// repeat makes a request start anew, but for what it has found out about hits.
+// repeat makes a request start anew, but for what it has found out about hits. What was planned is done again: of what is here meanwhile
+// nothing is read.
 func (c *scratch) repeat() {
 	for i := range c.parts {
 		c.state[i], c.damaged[i] = unknown, nil
+	}
+	for _, r := range c.plan {
+		c.state[r.index] = absent
 	}
 }
 
@@ -49,8 +52,8 @@ func (s *Shards) look(l *layer) error {
 		if err := s.h.o.Team.Run(len(c.parts), s.h.lookJob); err != nil {
 			return err
 		}
-		damaged, err := c.judge()
-		if err != nil || !damaged {
+		found, err := c.judge()
+		if err != nil || !found {
 			return err
 		}
 		if c.rounds++; c.rounds > len(c.parts)+2 {
@@ -76,23 +79,25 @@ func (h *Holder) lookPart(i, _ int) error {
 	case ready:
 		c.state[i] = here
 	default:
-		c.state[i], c.hit[i] = absent, false
+		c.state[i] = absent
+		c.hit[i] = c.hit[i] && c.accounted
 	}
 	return nil
 }
 
 // judge says whether something is damaged; errors that packing again can't mend are returned.
-func (c *scratch) judge() (damaged bool, err error) {
+func (c *scratch) judge() (found bool, err error) {
 	for i, st := range c.state {
 		if st != torn {
 			continue
 		}
-		if err := c.damaged[i]; !errors.Is(err, arena.ErrTorn) && !errors.Is(err, arena.ErrTruncated) {
+		if err := c.damaged[i]; !damaged(err) {
 			return false, fmt.Errorf("expert part %d: %w", c.parts[i], err)
 		}
-		damaged, c.hit[i] = true, false
+		found = true
+		c.hit[i] = c.hit[i] && c.accounted
 	}
-	return damaged, nil
+	return found, nil
 }
 
 func (c *scratch) firstDamage() error {
@@ -102,22 +107,6 @@ func (c *scratch) firstDamage() error {
 		}
 	}
 	return nil
-}
-
-// read is an expert part that has to be read.
-type read struct {
-	index int // into the request's parts
-}
-
-// toRead lists what has to be read.
-func (c *scratch) toRead() []read {
-	c.reads = c.reads[:0]
-	for i, st := range c.state {
-		if st == absent {
-			c.reads = append(c.reads, read{index: i})
-		}
-	}
-	return c.reads
 }
 
 // arrive notes what became of a read.
@@ -148,10 +137,13 @@ func (c *scratch) doubt() {
 }
 
 // computed notes that tasks are in the sums; rest are those after them.
-func (c *scratch) computed(tasks, rest []task) {
+func (c *scratch) computed(tasks, rest []task, d *demand) {
 	for i := range tasks {
 		if t := &tasks[i]; len(rest) == 0 || rest[0].index != t.index {
 			c.state[t.index] = computed
 		}
+	}
+	if d != nil {
+		d.note(c.state)
 	}
 }

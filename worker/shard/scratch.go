@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/moepool/moepool/kernels"
+	"github.com/moepool/moepool/residency"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -22,8 +23,14 @@ type scratch struct {
 	hit     []bool
 	damaged []error
 
-	reads  []read // of one round
-	rounds int    // in which something damaged was found
+	reads     []read // of one round
+	rounds    int    // in which something damaged was found
+	accounted bool   // hits are the ledger's
+
+	// what the ledger planned (reads.go)
+	plan               []read
+	evicts             []residency.Part
+	filed, filedFilled []uint32
 
 	// tasks and one wave's intermediates
 	tasks    []task
