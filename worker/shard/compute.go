@@ -54,6 +54,9 @@ func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Re
 		}
 		return fmt.Errorf("layer %d: %w", w.Layer, err)
 	}
+	if h.ledger != nil {
+		h.ledger.evictLast()
+	}
 	s.finish(l, w, r)
 	r.QueueTime = started.Sub(asked).Nanoseconds()
 	r.ComputeTime = time.Since(started).Nanoseconds()
@@ -91,6 +94,7 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 // damaged: some were found damaged and the rest has to be done again.
 func (s *Shards) computeAsRead(ctx context.Context, l *layer, sum []int64, reads []read) (damaged bool, err error) {
 	c := &s.h.scratch
+	c.missing = true
 	d := s.h.demand(l, reads)
 	defer d.stop()
 	if err := s.computeHere(ctx, l, sum, d); err != nil {
@@ -284,4 +288,5 @@ func (s *Shards) finish(l *layer, w *transport.Work, r *transport.Result) {
 	} else {
 		r.MissBytes = missed
 	}
+	s.h.measure(r)
 }

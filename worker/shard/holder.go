@@ -66,6 +66,8 @@ type Holder struct {
 	computing sync.Mutex // one Compute at a time
 	scratch   scratch
 	bandwidth bandwidth
+	reads     reads
+	resident  atomic.Int64 // bytes that Resident found last
 
 	reading reading
 	ledger  *ledger // nil without ResidentOptions, and before the first Load; set once, under mu
@@ -81,6 +83,9 @@ type heldLayer struct {
 	locks  []sync.Mutex   // by expert·parts+part: of reading and evicting it
 	count  atomic.Uint64  // of requests computed
 	spent  atomic.Int64   // ns
+
+	hits, misses, majorFaults atomic.Uint64
+	missBytes, bytesRead      atomic.Int64
 }
 
 // NewHolder gives a holder of nothing.
@@ -218,6 +223,7 @@ func (h *Holder) Pages() transport.PagesReport { return h.pages.report() }
 // Resident gives for each layer which expert parts of some shards are in memory as a whole: by the ledger, or as the kernel says.
 func (h *Holder) Resident(of ...*Shards) []transport.LayerBitmap {
 	bits := map[int][]byte{}
+	bytes := int64(0)
 	for _, s := range of {
 		for _, pl := range s.plan.Layers {
 			l := s.layers[pl.Number]
@@ -226,12 +232,14 @@ func (h *Holder) Resident(of ...*Shards) []transport.LayerBitmap {
 			}
 			b := bits[pl.Number]
 			for _, id := range pl.Owned {
-				if b[id/8]&(1<<(id%8)) == 0 && h.resident(l, id) {
+				if b[id/8]&(1<<(id%8)) == 0 && h.inMemory(l, id) {
+					bytes += s.bytes(residency.Part{Layer: pl.Number, ID: id})
 					b[id/8] |= 1 << (id % 8)
 				}
 			}
 		}
 	}
+	h.resident.Store(bytes)
 	var all []transport.LayerBitmap
 	for _, number := range slices.Sorted(maps.Keys(bits)) {
 		all = append(all, transport.LayerBitmap{Layer: number, Bits: bits[number]})
@@ -239,8 +247,8 @@ func (h *Holder) Resident(of ...*Shards) []transport.LayerBitmap {
 	return all
 }
 
-// resident says whether an expert part is in memory.
-func (h *Holder) resident(l *layer, id uint32) bool {
+// inMemory says whether an expert part is in memory.
+func (h *Holder) inMemory(l *layer, id uint32) bool {
 	a, slot := l.slot(id)
 	if g := h.accounts(); g != nil && a.InFile(slot) {
 		return g.resident(residency.Part{Layer: l.number, ID: id})
@@ -252,6 +260,7 @@ func (h *Holder) resident(l *layer, id uint32) bool {
 // packed again; it says how many.
 func (s *Shards) BringAll(ctx context.Context) (damaged int, err error) {
 	h := s.h
+	defer h.forgetReads()
 	h.computing.Lock()
 	defer h.computing.Unlock()
 	for _, pl := range s.plan.Layers {

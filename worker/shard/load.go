@@ -72,6 +72,9 @@ func (h *Holder) Load(ctx context.Context, o Loading) (*Shards, error) {
 		return nil, err
 	}
 	s.noteFallbacks()
+	if len(o.Keep) == 0 {
+		h.forgetReads()
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.loaded[s] = true

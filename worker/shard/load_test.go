@@ -118,8 +118,8 @@ func TestDamagedSlotsAreRebuilt(t *testing.T) {
 			}
 		})
 		r := check(fmt.Sprint("truncated to ", left), s)
-		if r.BytesRead == 0 || int(countBits(r.Hits)) == len(r.Parts) {
-			t.Errorf("truncated to %d: %d bytes read, hits %v", left, r.BytesRead, r.Hits)
+		if r.MissBytes == 0 || int(countBits(r.Hits)) == len(r.Parts) {
+			t.Errorf("truncated to %d: %d bytes missed, hits %v", left, r.MissBytes, r.Hits)
 		}
 	}
 

@@ -28,11 +28,8 @@ func (g *ledger) request(l *layer, w *transport.Work) (missed, ghost int64) {
 	defer g.mu.Unlock()
 	free := g.account.Limit() - g.account.Used()
 	out, ghost := g.account.Work(l.number, parts, filled, cut)
-	c.plan, c.evicts = c.plan[:0], c.evicts[:0]
-	for _, wave := range out.Waves {
-		free = c.planWave(g.account, l.number, wave, free)
-		g.note(wave.Evict...)
-	}
+	c.planReads(g.account, l.number, out, free)
+	g.note(c.evicts...)
 	for _, r := range c.plan {
 		c.state[r.index], c.hit[r.index] = absent, false
 	}
@@ -42,23 +39,41 @@ func (g *ledger) request(l *layer, w *transport.Work) (missed, ghost int64) {
 	return out.MissBytes, ghost
 }
 
-// planWave appends a wave's reads, and gives what is free after them. Each read evicts what makes room for it, so that the first ones don't wait
-// for all of a wave's evictions.
-func (c *scratch) planWave(a *residency.Account, layer int, wave residency.Wave, free int64) int64 {
-	evict := wave.Evict
-	for n, id := range wave.Read {
-		r := read{from: len(c.evicts), planned: true}
-		r.index, _ = slices.BinarySearch(c.parts, id)
-		free -= a.Bytes(residency.Part{Layer: layer, ID: id})
-		for len(evict) > 0 && (free < 0 || n == len(wave.Read)-1) {
-			c.evicts = append(c.evicts, evict[0])
-			free += a.Bytes(evict[0])
-			evict = evict[1:]
+// planReads lists the reads of a request, of which free bytes have room. Each evicts what makes room for it, so that the first ones don't wait for
+// all evictions of their wave; no read evicts what is computed only after it was read.
+func (c *scratch) planReads(a *residency.Account, layer int, out residency.Outcome, free int64) {
+	c.plan, c.evicts = c.plan[:0], c.evicts[:0]
+	from := 0 // of evicts: those that no read has yet
+	for _, wave := range out.Waves {
+		evict := wave.Evict
+		for n, id := range wave.Read {
+			free -= a.Bytes(residency.Part{Layer: layer, ID: id})
+			for len(evict) > 0 && (free < 0 || n == len(wave.Read)-1) {
+				c.evicts = append(c.evicts, evict[0])
+				free += a.Bytes(evict[0])
+				evict = evict[1:]
+			}
+			if _, hit := slices.BinarySearch(out.Hits, id); hit {
+				continue // it was to leave for others and come back; it stays, and is computed with the hits
+			}
+			index, _ := slices.BinarySearch(c.parts, id)
+			c.plan = append(c.plan, read{index: index, from: from, to: len(c.evicts), planned: true})
+			from = len(c.evicts)
 		}
-		r.to = len(c.evicts)
-		c.plan = append(c.plan, r)
+		for _, p := range evict { // of a wave that only makes room
+			c.evicts = append(c.evicts, p)
+			free += a.Bytes(p)
+		}
 	}
-	return free
+	c.evictLast = from
+}
+
+// evictLast evicts what no read waits for.
+func (g *ledger) evictLast() {
+	c := &g.h.scratch
+	for _, p := range c.evicts[c.evictLast:] {
+		g.evict(p)
+	}
 }
 
 // toRead lists what has to be read: first what the ledger has in memory though it isn't there, which needs no room, then what is planned, in that

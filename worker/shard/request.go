@@ -27,7 +27,7 @@ func (c *scratch) begin(w *transport.Work) {
 // ask makes all parts unknown, and hits until something else is found.
 func (c *scratch) ask() {
 	c.state, c.hit, c.damaged = resize(c.state, len(c.parts)), resize(c.hit, len(c.parts)), resize(c.damaged, len(c.parts))
-	c.plan, c.evicts, c.rounds, c.accounted = c.plan[:0], c.evicts[:0], 0, false
+	c.plan, c.evicts, c.evictLast, c.rounds, c.accounted, c.missing = c.plan[:0], c.evicts[:0], 0, 0, false, false
 	for i := range c.parts {
 		c.state[i], c.hit[i], c.damaged[i] = unknown, true, nil
 	}
@@ -56,6 +56,7 @@ func (s *Shards) look(l *layer) error {
 		if err != nil || !found {
 			return err
 		}
+		c.missing = true
 		if c.rounds++; c.rounds > len(c.parts)+2 {
 			return fmt.Errorf("expert parts are damaged again and again: %w", c.firstDamage())
 		}

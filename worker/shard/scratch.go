@@ -26,10 +26,12 @@ type scratch struct {
 	reads     []read // of one round
 	rounds    int    // in which something damaged was found
 	accounted bool   // hits are the ledger's
+	missing   bool   // something had to be read or packed
 
 	// what the ledger planned (reads.go)
 	plan               []read
 	evicts             []residency.Part
+	evictLast          int // from there on: when all is computed
 	filed, filedFilled []uint32
 
 	// tasks and one wave's intermediates

@@ -21,7 +21,8 @@ func (h *Holder) took(l *layer, r *transport.Result, pairs int) {
 	}
 	l.held.count.Add(1)
 	l.held.spent.Add(r.ComputeTime)
-	if r.BytesRead > 0 || len(r.Parts) == 0 || pairs > fewRows*len(r.Parts) {
+	h.count(l.held, r)
+	if h.scratch.missing || len(r.Parts) == 0 || pairs > fewRows*len(r.Parts) {
 		return
 	}
 	bytes := int64(0)
@@ -39,7 +40,8 @@ func (h *Holder) Times() []transport.LayerTime {
 	var all []transport.LayerTime
 	for _, number := range slices.Sorted(maps.Keys(h.layers)) {
 		if l := h.layers[number]; l.count.Load() > 0 {
-			all = append(all, transport.LayerTime{Layer: number, Count: l.count.Load(), Nanoseconds: l.spent.Load()})
+			all = append(all, transport.LayerTime{Layer: number, Count: l.count.Load(), Nanoseconds: l.spent.Load(),
+				Hits: l.hits.Load(), Misses: l.misses.Load(), BytesRead: l.bytesRead.Load(), MajorFaults: l.majorFaults.Load()})
 		}
 	}
 	return all

@@ -96,6 +96,7 @@ func (s *Shards) Warm(ctx context.Context, order []residency.Part, progress func
 		})
 	}
 	readers.Wait()
+	s.h.forgetReads()
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
