@@ -109,13 +109,16 @@ func (p *process) loadWanted() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	plan, l := p.wanted, &loading{layers: p.epochs.assigned.Layers, cancel: cancel}
-	p.loading = l
+	p.loading, p.warmDone, p.warmTotal = l, 0, 0
 	keep := p.epochs.keep()
 	p.mu.Unlock()
 	shards, err := p.load(ctx, shard.Loading{
 		Plan: plan, Keep: keep, Progress: func(ready, total int64) { p.progress(l, ready, total) },
 		Memory: func() shard.Memory { return p.seat.memory(p.o.PerNode) },
 	})
+	if err == nil {
+		err = p.warm(ctx, l, shards)
+	}
 	p.mu.Lock()
 	p.loading = nil
 	if errors.Is(err, context.Canceled) {

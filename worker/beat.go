@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/moepool/moepool/transport"
+	"github.com/moepool/moepool/worker/shard"
 )
 
 // beat says what the worker is at this moment.
@@ -34,15 +35,46 @@ func (p *process) beat() *transport.Beat {
 	b.Arena = transport.ArenaReport{Files: c.Files, Bytes: c.Bytes, PackedBytes: c.PackedBytes, ReusedBytes: c.ReusedBytes, Fallbacks: c.Fallbacks}
 	b.LayerTimes = p.holder.Times()
 	b.ComputedBytes, b.ComputeTime = p.holder.Bandwidth()
-	b.Notes = p.seat.allNotes()
+	b.Residency = p.residency()
 	if n := len(shards); n > 0 {
 		newest := shards[n-1]
 		b.ExpertParts = newest.Plan().Count
 		b.Pages = p.holder.Pages()
-		b.Notes = append(b.Notes, newest.Notes()...)
-		if look {
-			b.Resident = p.holder.Resident(shards...)
+		b.Resident = p.bitmaps(look, shards)
+		if text := p.fit.look(usage{b.Residency, busy(b.LayerTimes)}, newest.Plan().Bytes); text != "" {
+			p.seat.note("%s", text)
 		}
+		b.Notes = newest.Notes()
 	}
+	b.Notes = append(p.seat.allNotes(), b.Notes...)
 	return b
+}
+
+// bitmaps says which expert parts are in memory. A ledger knows at any time, and is asked whether that has changed; else the kernel is asked
+// when it is time to look.
+func (p *process) bitmaps(look bool, shards []*shard.Shards) []transport.LayerBitmap {
+	version := p.holder.ResidencyVersion()
+	if !look && version == p.told {
+		return nil
+	}
+	p.told = version
+	return p.holder.Resident(shards...)
+}
+
+// busy is for how many seconds layers were computed.
+func busy(times []transport.LayerTime) (seconds float64) {
+	for _, t := range times {
+		seconds += float64(t.Nanoseconds) / 1e9
+	}
+	return seconds
+}
+
+// residency is the holder's report with what the process knows.
+func (p *process) residency() transport.ResidencyReport {
+	r := p.holder.Residency()
+	r.Warm, r.Locked = string(p.o.Residency.Warm), p.store.Counters().LockedBytes
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.WarmDone, r.WarmTotal = p.warmDone, p.warmTotal
+	return r
 }

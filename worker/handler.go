@@ -16,6 +16,7 @@ func (p *process) Work(ctx context.Context, w *transport.Work) (*transport.Resul
 	if err := shards.Compute(ctx, w, &p.result); err != nil {
 		return nil, err
 	}
+	p.popularity.note(w.Layer, p.result.Parts)
 	return &p.result, nil
 }
 

@@ -27,6 +27,15 @@ func HostMemory(host hostinfo.Host) shard.Memory {
 	return m
 }
 
+// lockLimit is how much this worker may lock of its experts: what it may take of the host, and not more than it keeps in memory anyway.
+func (h *holding) lockLimit() int64 {
+	limit := h.memory.Available
+	if r := h.o.Residency.Limit; r > 0 && (limit == 0 || r < limit) {
+		limit = r
+	}
+	return limit
+}
+
 // rssAnon is this process's anonymous resident memory in bytes; 0 where it can't be read.
 func rssAnon() int64 {
 	memory, err := hostinfo.This().Process(hostinfo.Self)

@@ -59,6 +59,9 @@ type Options struct {
 	// StrictNUMA makes less than 95 % of pages on the node an error after loading.
 	StrictNUMA bool
 
+	// Residency says how experts come into memory and leave it.
+	Residency Residency
+
 	// Lane offers coordinators of this host a unix socket for the tensor traffic (--lane local); else all goes over NATS.
 	Lane bool
 
@@ -110,6 +113,9 @@ func (o *Options) validate() error {
 	}
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = DefaultDrainTimeout
+	}
+	if err := o.Residency.validate(); err != nil {
+		return err
 	}
 	if o.Cluster == "" {
 		o.Cluster = transport.DefaultCluster

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 
@@ -25,11 +26,13 @@ type holding struct {
 	seat       *seat
 	memory     shard.Memory // when the process started
 	holder     *shard.Holder
+	popularity *popularity
+	trace      *os.File // nil without one
 }
 
 // hold opens everything; errors are those of the model, the node and, for packing, the folder's lock.
 func hold(o Options, packing bool) (h *holding, err error) {
-	h = &holding{o: o, checkpoint: o.Checkpoint}
+	h = &holding{o: o, checkpoint: o.Checkpoint, popularity: newPopularity()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.close())
@@ -66,7 +69,8 @@ func hold(o Options, packing bool) (h *holding, err error) {
 		Identity: fmt.Sprintf("model %s format %s parts %d layout %d", digest, o.Format, o.Parts, kernels.LayoutVersion),
 		// Another moepool may run the same model on this host; the folder's owner is named in the log line.
 		AnonymousIfLocked: !packing,
-		Log:               func(format string, args ...any) { o.Log("warning: "+format, args...) },
+		MLock:             o.Residency.MLock && !packing, LockLimit: h.lockLimit(), HugePages: o.Residency.HugePages,
+		Log: func(format string, args ...any) { o.Log("warning: "+format, args...) },
 	})
 	if err != nil {
 		return h, err
@@ -78,16 +82,55 @@ func hold(o Options, packing bool) (h *holding, err error) {
 	if !h.team.Pinned() && len(h.seat.cpus) > 0 {
 		h.seat.note("threads are not pinned to CPUs: the system does not permit it")
 	}
-	h.holder = shard.NewHolder(shard.Options{
+	options := shard.Options{
 		Checkpoint: h.checkpoint, Store: h.store, Dir: h.store.Dir(), Team: h.team, Kernels: o.Kernels, Node: h.seat.node,
 		StrictNUMA: o.StrictNUMA, Log: o.Log,
-	})
+	}
+	if !packing {
+		h.loadProfile()
+		if options.Resident, err = h.residentOptions(); err != nil {
+			return h, err
+		}
+	}
+	h.holder = shard.NewHolder(options)
 	return h, nil
+}
+
+// residentOptions are those of the holder's ledger; nil without a limit.
+func (h *holding) residentOptions() (*shard.ResidentOptions, error) {
+	r := &h.o.Residency
+	if r.Limit == 0 {
+		return nil, nil
+	}
+	if h.store.Dir() == "" {
+		h.seat.note("the resident limit of %s is not kept: experts are in anonymous memory, which can't be read again (--arena-dir)", sizeText(r.Limit))
+		if r.Trace != "" {
+			h.seat.note("no residency trace is written: without a limit that is kept there is no ledger")
+		}
+		r.Limit = 0
+		return nil, nil
+	}
+	profile, _ := h.popularity.hottest()
+	o := &shard.ResidentOptions{Limit: r.Limit, Policy: r.Eviction, Profile: profile, Worker: h.o.ID}
+	if r.Trace != "" {
+		var err error
+		if h.trace, err = os.Create(r.Trace); err != nil {
+			return nil, fmt.Errorf("--residency-trace: %w", err)
+		}
+		o.Record = h.trace
+	}
+	return o, nil
 }
 
 // close is safe on what hold left half done.
 func (h *holding) close() error {
 	var errs []error
+	if h.holder != nil {
+		errs = append(errs, h.holder.Close())
+	}
+	if h.trace != nil {
+		errs = append(errs, h.trace.Close())
+	}
 	if h.team != nil {
 		h.team.Close()
 	}
@@ -134,11 +177,17 @@ type process struct {
 	ready   int64         // bytes of the newest assignment
 	total   int64
 	lookNow bool // the next beat carries residency
+
+	warmDone, warmTotal int64 // bytes of the latest warm-up
+
 	rival   bool // the last beat was that of another coordinator
 	leaving bool // it drains
 	ending  bool // it takes no more work, and loads and gives back no more
 
-	result transport.Result
+	result     transport.Result
+	endProfile func() error // saves it for the last time
+	fit        fitWatch     // of the goroutine that beats
+	told       uint64       // version of the ledger that the last beat with residency had
 }
 
 func newProcess(h *holding) *process {

@@ -52,6 +52,7 @@ func Run(ctx context.Context, o Options) error {
 			p.seat.note("%v: work comes over NATS", err)
 		}
 	}
+	p.endProfile = p.keepProfile()
 	o.Log("worker %s (%s, %d threads, node %d) is registered in cluster %s", o.ID, o.Kernels.Name(), h.seat.threads, o.Node, o.Cluster)
 	orphan, err := p.live(ctx, responder, parent)
 	limit := shutDownTimeout
@@ -158,6 +159,9 @@ func (p *process) shutDown(r *transport.Responder, conn *transport.Conn, limit t
 		_ = r.Beat(p.beat()) // the coordinator would notice the silence
 		p.stopLoading()
 		err := r.Drain(ctx)
+		if problem := p.endProfile(); problem != nil {
+			p.o.Log("warning: worker %s can't save what is needed most: %v", p.o.ID, problem)
+		}
 		r.Close()
 		conn.Close()
 		done <- errors.Join(err, p.close())

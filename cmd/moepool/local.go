@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/transport"
 	"github.com/moepool/moepool/worker"
 	"github.com/moepool/moepool/worker/children"
@@ -26,6 +29,7 @@ type localFlags struct {
 	coordinator coordinatorFlags
 	arena       arenaFlags
 	lane        laneFlags
+	residency   residencyFlags
 	workers     int
 	threads     int
 	verbose     bool
@@ -37,6 +41,7 @@ func (f *localFlags) register(flags *pflag.FlagSet) {
 	f.coordinator.register(flags)
 	f.arena.register(flags)
 	f.lane.register(flags)
+	f.residency.register(flags)
 	flags.IntVar(&f.workers, "workers", 0, "worker processes, dealt to the NUMA nodes in turn (default: one per node)")
 	flags.IntVar(&f.threads, "threads", 0, "threads of each worker (default: its share of the node's physical cores)")
 }
@@ -77,12 +82,12 @@ func seatWorkers(nodes []numa.Node, n int) ([]workerSeat, error) {
 }
 
 // childWorkers describes worker processes for seats; the connection and the model are given by shared arguments.
-func childWorkers(seats []workerSeat) []children.Worker {
+func childWorkers(seats []workerSeat, r *residencyFlags) []children.Worker {
 	workers := make([]children.Worker, len(seats))
 	for i, s := range seats {
 		workers[i] = children.Worker{ID: s.id(), Args: []string{
 			"--id", s.id(), "--node", strconv.Itoa(s.node.ID),
-			"--index", strconv.Itoa(s.index), "--per-node", strconv.Itoa(s.perNode),
+			"--index", strconv.Itoa(s.index), "--per-node", strconv.Itoa(s.perNode), "--residency-trace", r.traceOf(s.id(), len(seats)),
 		}}
 	}
 	return workers
@@ -128,6 +133,9 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 	if options.Lane, err = f.lane.local(); err != nil {
 		return nil, err
 	}
+	if err := f.residency.check(); err != nil {
+		return nil, err
+	}
 	c = &cluster{watched: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -154,11 +162,16 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 	if err = check(c.Coordinator); err != nil {
 		return nil, err
 	}
+	limit, err := f.residentRoom(c.Coordinator, &options, len(seats), topology)
+	if err != nil {
+		return nil, err
+	}
+	limit.say(log)
 	c.workers, err = children.Start(ctx, children.Spec{
-		Args: append(workerArguments(&f.model, &f.arena, &f.lane, dir, c.server.URL(), transport.DefaultCluster, f.threads),
-			"--quiet="+strconv.FormatBool(!f.verbose)),
+		Args: slices.Concat(workerArguments(&f.model, &f.arena, &f.lane, dir, c.server.URL(), transport.DefaultCluster, f.threads),
+			f.residency.arguments(limit.each), []string{"--quiet=" + strconv.FormatBool(!f.verbose)}),
 		Env:     []string{tokenVariable + "=" + c.server.Token()},
-		Workers: childWorkers(seats),
+		Workers: childWorkers(seats, &f.residency),
 		Log:     log,
 	})
 	if err != nil {
@@ -174,6 +187,26 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 		fmt.Fprintln(os.Stderr, c.whereExpertsLie(&f.arena))
 	}
 	return c, nil
+}
+
+// residentRoom finds the resident limit of each worker that is started on this host, beside the coordinator.
+func (f *localFlags) residentRoom(c *coordinator.Coordinator, o *coordinator.Options, workers int, topology *numa.Topology) (residentRoom, error) {
+	needs, err := coordinatorNeeds(c, o.DenseFormat, o.KVFormat)
+	if err != nil {
+		return residentRoom{}, err
+	}
+	m := coordinator.PlacementModel(c.Checkpoint.Config(), o.ExpertFormat, o.Parts)
+	threads := f.threads
+	if threads == 0 {
+		threads = (topology.Cores() + workers - 1) / workers
+	}
+	h := holdingOf(m, workers, threads)
+	h.needs, h.files = h.needs+needs, f.arena.dir != "none"
+	room, err := f.residency.room(hostinfo.This(), h)
+	if err == nil && room.each == 0 && f.residency.trace != "" {
+		_, err = f.residency.parse(0)
+	}
+	return room, err
 }
 
 // whereExpertsLie says how many bytes of experts the workers hold, and in which folder.
@@ -192,6 +225,35 @@ func (c *cluster) whereExpertsLie(f *arenaFlags) string {
 	}
 	return fmt.Sprintf("[%d expert parts, %s, of which %s packed now, in %s]", parts, bytesText(total), bytesText(packed), place)
 }
+
+// residencyWait is how long awaitResidency waits: more than a beat's interval.
+const residencyWait = 3 * transport.ProgressInterval / 2
+
+// awaitResidency waits until the workers' beats tell of all that they have computed, where not all of that was in memory: a report that is made
+// then has the final counters.
+func (c *cluster) awaitResidency(ctx context.Context) {
+	totals := c.Engine.Totals()
+	told := func() bool {
+		seen, of := uint64(0), uint64(totals.Hits+totals.Misses)
+		limited := totals.Misses > 0
+		for _, b := range c.Members().Workers() {
+			seen += b.Residency.Hits + b.Residency.Misses
+			limited = limited || b.Residency.Limit > 0
+		}
+		return !limited || seen >= of
+	}
+	ctx, cancel := context.WithTimeout(ctx, residencyWait)
+	defer cancel()
+	_ = each(ctx, 10*time.Millisecond, func() error { // it ends in time, or with nothing lost but the last counters
+		if told() {
+			return errTold
+		}
+		return nil
+	})
+}
+
+// errTold ends awaitResidency.
+var errTold = errors.New("the workers have told everything")
 
 // watch tells the coordinator of workers that ended, until all have.
 func (c *cluster) watch() {

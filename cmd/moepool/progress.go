@@ -38,6 +38,7 @@ func (b *bars) progress(p coordinator.Progress) {
 	for _, w := range p.Workers {
 		if w.State == transport.StateLoading || w.State == transport.StateReady {
 			b.bytes(w.Worker, w.LoadedBytes, w.TotalBytes)
+			b.bytes(w.Worker+" warm-up", w.Residency.WarmDone, w.Residency.WarmTotal)
 		}
 	}
 }

@@ -54,6 +54,8 @@ type workerReport struct {
 	Pages   transport.PagesReport `json:"pages"`
 	RSSAnon int64                 `json:"rss_anon"`
 	Lane    string                `json:"lane"` // of the tensor traffic: nats or local
+
+	Residency transport.ResidencyReport `json:"residency"`
 }
 
 // newRunReport describes an answer; result may be nil when there is none.
@@ -79,7 +81,7 @@ func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, t
 	for _, b := range c.Members().Workers() {
 		r.Workers = append(r.Workers, workerReport{
 			ID: b.Worker, PID: b.PID, Node: b.Node, CPUs: b.CPUs, Kernels: b.Kernels, Experts: b.ExpertParts,
-			Arena: b.Arena, Pages: b.Pages, RSSAnon: b.RSSAnon, Lane: c.Members().Lane(b.Worker),
+			Arena: b.Arena, Pages: b.Pages, RSSAnon: b.RSSAnon, Lane: c.Members().Lane(b.Worker), Residency: b.Residency,
 		})
 		for _, note := range b.Notes {
 			r.Notes = append(r.Notes, b.Worker+": "+note)

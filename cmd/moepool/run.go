@@ -102,6 +102,9 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	if failure == nil && f.dumpLogits != "" {
 		failure = f.writeLogits(result, c.Checkpoint.Config().Vocabulary)
 	}
+	if failure == nil && f.asJSON {
+		c.awaitResidency(ctx)
+	}
 	report := newRunReport(result, failure, c.loaded)
 	policy, _ := f.local.coordinator.policy() // checked by startLocal
 	report.describe(c.Coordinator, policy, c.Engine.Totals())
@@ -131,7 +134,10 @@ func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error
 		fmt.Fprintln(out)
 	}
 	if failure == nil && !f.quiet && !f.asJSON {
-		fmt.Fprintln(os.Stderr, report.summary())
+		fmt.Fprintln(os.Stderr, report.speed())
+		if cut := report.Budget.summary(); cut != "" {
+			fmt.Fprintln(os.Stderr, cut)
+		}
 	}
 	if failure != nil { // said before the workers are ended: one that hangs takes a while
 		fmt.Fprintf(os.Stderr, "moepool: %v\n", failure)
@@ -140,14 +146,10 @@ func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error
 	return nil
 }
 
-// summary is how fast an answer was, and what its budget cut.
-func (r *runReport) summary() string {
-	speed := fmt.Sprintf("[%d prompt tokens, first token after %.2f s; %d tokens, %.1f tokens/s]",
+// speed is the summary of an answer.
+func (r *runReport) speed() string {
+	return fmt.Sprintf("[%d prompt tokens, first token after %.2f s; %d tokens, %.1f tokens/s]",
 		r.Usage.PromptTokens, r.Timings.Prefill, r.Usage.CompletionTokens, r.Timings.TokensPerSecond)
-	if cut := r.Budget.summary(); cut != "" {
-		return speed + "\n" + cut
-	}
-	return speed
 }
 
 // request builds the request from flags, arguments and standard input; chat says that there is no prompt but a terminal.

@@ -43,6 +43,7 @@ func (v *statusView) lines() []string {
 	lines = append(lines, v.placement()...)
 	lines = append(lines, v.requests(), "")
 	lines = append(lines, v.workers()...)
+	lines = append(lines, v.residency()...)
 	if events := v.recent(); len(events) > 0 {
 		lines = append(lines, "", v.style(bold, "recent"))
 		lines = append(lines, events...)
@@ -167,6 +168,9 @@ func (v *statusView) workers() []string {
 
 // state is a worker's state with how far it is.
 func state(w *membership.WorkerStatus) string {
+	if r := &w.Residency; w.State == "loading" && w.TotalBytes > 0 && w.LoadedBytes >= w.TotalBytes && r.WarmTotal > 0 {
+		return fmt.Sprintf("warming %d%%", 100*r.WarmDone/r.WarmTotal)
+	}
 	if w.State == "loading" && w.TotalBytes > 0 {
 		return fmt.Sprintf("loading %d%%", 100*w.LoadedBytes/w.TotalBytes)
 	}

@@ -25,8 +25,11 @@ func exampleStatus() *serve.Status {
 			Active:  &membership.PlanStatus{Epoch: 4, Phase: "active", Reason: "joined: w1", Replicas: 6, Workers: []string{"w0", "w1"}},
 			Pending: &membership.PlanStatus{Epoch: 5, Phase: "preparing", Reason: "lost: w1", Moved: 3 << 20, Workers: []string{"w0", "w2"}, Missing: []string{"w2"}},
 			Workers: []membership.WorkerStatus{
-				{ID: "w0", Host: "box-a", State: "ready", Usable: true, Parts: 40, Primaries: 38, ResidentParts: 20, Bytes: 2 << 20, Bandwidth: 38.1e9, Serves: []uint64{4, 5}},
+				{ID: "w0", Host: "box-a", State: "ready", Usable: true, Parts: 40, Primaries: 38, ResidentParts: 20, Bytes: 2 << 20, Bandwidth: 38.1e9, Serves: []uint64{4, 5},
+					Residency: transport.ResidencyReport{Limit: 1 << 20, Eviction: "lru", Resident: 1000 << 10, Hits: 30, Misses: 70, BytesRead: 3 << 20, Evictions: 9,
+						Reclaimed: 2, Prefetched: 8, PrefetchUsed: 4, PrefetchOff: true, Locked: 1 << 10}},
 				{ID: "w2", Host: "box-a", Node: 1, State: "loading", LoadedBytes: 30, TotalBytes: 120, Problem: "not ready: loading", Notes: []string{"no arena"}},
+				{ID: "w3", Host: "box-a", Node: 1, State: "loading", LoadedBytes: 120, TotalBytes: 120, Residency: transport.ResidencyReport{WarmDone: 1, WarmTotal: 4}},
 				{ID: "w1", Host: "box-b\x1b[2J", State: membership.StateLost, Parts: 40, Problem: "no beat for 3 s"},
 			},
 			Events: []membership.Event{
@@ -47,7 +50,9 @@ func TestStatusLines(t *testing.T) {
 		"placement: 4 on 2 workers, 6 replicas (joined: w1)",
 		"placement: 5 is next, preparing: 1 of 2 workers, 3.0 MiB to load (lost: w1)",
 		"requests: 1 runs, 2 wait, 12 answered, 1 failed; 14.2 tokens/s; experts 99.9 % in memory when needed, 1.0 MiB read",
-		"38.1", "4,5", "50%", "1.2ms", "loading 25%", "w2: no arena", "the request's deadline has passed",
+		"38.1", "4,5", "50%", "1.2ms", "loading 25%", "w2: no arena",
+		"w0: 1000.0 KiB of experts in memory, at most 1.0 MiB (lru); 30.0 % hits, 3.0 MiB read, 9 evictions, 2 taken by the kernel; 8 prefetched, 50 % used; prefetch is off; 1.0 KiB locked",
+		"warming 25%", "the request's deadline has passed",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the view lacks %q:\n%s", want, text)

@@ -9,7 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
+	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/worker"
 	"github.com/moepool/moepool/worker/children"
 )
@@ -20,6 +24,7 @@ type workerFlags struct {
 	arena    arenaFlags
 	nats     natsFlags
 	lane     laneFlags
+	resident residencyFlags
 	id       string
 	host     string
 	node     int
@@ -55,6 +60,7 @@ signal ends it at once.`,
 	f.arena.register(flags)
 	f.nats.register(flags)
 	f.lane.register(flags)
+	f.resident.register(flags)
 	flags.StringVar(&f.id, "id", "", "name of the worker, unique in its cluster (default: HOST-nodeN)")
 	flags.StringVar(&f.host, "host", "", "name of this host, for the worker's id and for the placement (default: the hostname; a container's is not the host's)")
 	flags.IntVar(&f.node, "node", 0, "NUMA node to run on")
@@ -84,6 +90,9 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 	}
 	lane, err := f.lane.local()
 	if err != nil {
+		return err
+	}
+	if err := f.resident.check(); err != nil {
 		return err
 	}
 	if f.allNodes {
@@ -137,6 +146,9 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 		defer model.close()
 		options.Checkpoint, options.ModelDir, options.Fetch = model.checkpoint, model.dir, model.fetch
 	}
+	if options.Residency, err = f.residency(&options, topology, log); err != nil {
+		return err
+	}
 	// A child ends with what started it, and at once, unless that one gave it time (runAll).
 	if parent == nil || cmd.Flags().Changed(drainTimeoutFlag) {
 		leave, done := departure.prepare()
@@ -144,6 +156,51 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 		options.Leave, options.DrainTimeout = leave, f.drainTimeout
 	}
 	return explainMissing(worker.Run(cmd.Context(), options))
+}
+
+// residency is what the flags ask of one worker.
+func (f *workerFlags) residency(o *worker.Options, topology *numa.Topology, log *logger) (worker.Residency, error) {
+	config := (*checkpoint.Config)(nil)
+	if o.Checkpoint != nil {
+		config = o.Checkpoint.Config()
+	}
+	sharers := 1 // of a limit that is given: it is this worker's own
+	if f.resident.limit == limitAuto {
+		sharers = f.perNode
+	}
+	limit, err := f.residentRoom(o.ModelDir, config, topology, sharers)
+	if err != nil {
+		return worker.Residency{}, err
+	}
+	limit.say(log)
+	return f.resident.parse(limit.each)
+}
+
+// residentRoom finds the resident limit of each of so many workers that share it. config may be nil: then it is that of the model in dir, and
+// with --fetch there may be none yet.
+func (f *workerFlags) residentRoom(dir string, config *checkpoint.Config, topology *numa.Topology, workers int) (room residentRoom, err error) {
+	format, err := kernels.ParseFormat(f.model.format)
+	if err != nil {
+		return room, err
+	}
+	if config == nil && (dir != "" || !f.fetch) {
+		if config, err = checkpoint.ReadConfig(dir); err != nil {
+			return room, err
+		}
+	}
+	h := holding{workers: workers, needs: int64(workers) * processNeeds}
+	if config != nil {
+		if err := coordinator.CheckParts(format, config, f.model.parts); err != nil {
+			return room, usageError{err}
+		}
+		threads := f.threads
+		if threads == 0 {
+			threads = (topology.Cores() + workers - 1) / workers
+		}
+		h = holdingOf(coordinator.PlacementModel(config, format, f.model.parts), workers, threads)
+	}
+	h.files = f.arena.dir != "none"
+	return f.resident.room(hostinfo.This(), h)
 }
 
 // runAll starts a worker per node and waits until all have ended or one failed.
@@ -179,9 +236,16 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 			arguments = append(arguments, flag, value)
 		}
 	}
+	limit, err := f.residentRoom(dir, nil, topology, len(seats))
+	if err != nil {
+		return err
+	}
+	log := newLogger(true)
+	limit.say(log)
+	arguments = append(arguments, f.resident.arguments(limit.each)...)
 	arguments = append(arguments, "--"+drainTimeoutFlag, f.drainTimeout.String(), "--fetch="+strconv.FormatBool(f.fetch))
 	group, err := children.Start(ctx, children.Spec{
-		Args: arguments, Env: []string{tokenVariable + "=" + token}, Workers: childWorkers(seats), Log: newLogger(true),
+		Args: arguments, Env: []string{tokenVariable + "=" + token}, Workers: childWorkers(seats, &f.resident), Log: log,
 	})
 	if err != nil {
 		return err

@@ -273,6 +273,7 @@ func TestStatus(t *testing.T) {
 	w.mu.Lock()
 	w.beat.Queue, w.beat.ComputedBytes, w.beat.ComputeTime = 3, 8e9, 4e9
 	w.beat.LayerTimes = []transport.LayerTime{{Layer: 1, Count: 2, Nanoseconds: 9}}
+	w.beat.Residency = transport.ResidencyReport{Limit: 300, Eviction: "lru", Resident: 200, GhostBytes: -1, Warm: "all"}
 	w.mu.Unlock()
 	waitFor(t, "the next beat", func() bool { return c.Status().Workers[0].Queue == 3 })
 	got := c.Status()
@@ -284,7 +285,8 @@ func TestStatus(t *testing.T) {
 	}
 	want := WorkerStatus{ID: "w0", Host: "h", PID: 10, State: "ready", Usable: true, Epoch: 1, Serves: []uint64{1}, Parts: 4, Primaries: 4, Bytes: 400,
 		ResidentParts: 4, LoadedBytes: 100, TotalBytes: 100, Queue: 3, Bandwidth: 2e9, LayerTimes: []transport.LayerTime{{Layer: 1, Count: 2, Nanoseconds: 9}},
-		Lane: transport.LaneNATS, Quiet: got.Workers[0].Quiet}
+		Residency: transport.ResidencyReport{Limit: 300, Eviction: "lru", Resident: 200, GhostBytes: -1, Warm: "all"},
+		Lane:      transport.LaneNATS, Quiet: got.Workers[0].Quiet}
 	if d := cmp.Diff(want, got.Workers[0], cmpopts.EquateEmpty()); d != "" {
 		t.Fatal(d)
 	}

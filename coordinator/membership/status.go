@@ -72,9 +72,12 @@ type WorkerStatus struct {
 	Arena         transport.ArenaReport `json:"arena"`
 	Pages         transport.PagesReport `json:"pages"`
 	Lane          string                `json:"lane"`
-	Quiet         float64               `json:"quiet_seconds"` // since its last beat
-	Losses        int                   `json:"losses"`        // how often it was lost, lately
-	Notes         []string              `json:"notes,omitempty"`
+
+	Residency transport.ResidencyReport `json:"residency"`
+
+	Quiet  float64  `json:"quiet_seconds"` // since its last beat
+	Losses int      `json:"losses"`        // how often it was lost, lately
+	Notes  []string `json:"notes,omitempty"`
 }
 
 // Status gives the present state.
@@ -151,7 +154,8 @@ func (m *Members) workerStatus(id string) WorkerStatus {
 	s := WorkerStatus{ID: id, Host: b.Host, Node: b.Node, PID: b.PID, State: string(b.State), Epoch: b.Epoch, Serves: slices.Clone(b.Serves),
 		LoadedBytes: b.LoadedBytes, TotalBytes: b.TotalBytes, Capacity: b.Capacity, RSSAnon: b.RSSAnon, Threads: b.Threads, Kernels: b.Kernels,
 		Queue: b.Queue, Bandwidth: bandwidth(b), LayerTimes: slices.Clone(b.LayerTimes), Arena: b.Arena, Pages: b.Pages, Lane: m.o.Requester.Lane(id),
-		Quiet: float64(w.quiet) / ticksPerSecond, Losses: w.losses, Notes: slices.Clone(b.Notes), ResidentParts: m.ledger.resident(id)}
+		Quiet: float64(w.quiet) / ticksPerSecond, Losses: w.losses, Notes: slices.Clone(b.Notes), ResidentParts: m.ledger.resident(id),
+		Residency: b.Residency}
 	if err := m.table.usable(id); err != nil {
 		s.Problem = err.Error()
 	}

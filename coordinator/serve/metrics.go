@@ -125,6 +125,7 @@ func newClusterCollector(c *coordinator.Coordinator) *clusterCollector {
 	describe("worker_pages_local", "Pages of experts on the worker's own NUMA node.", "worker")
 	describe("worker_pages_remote", "Pages of experts on another NUMA node.", "worker")
 	describe("worker_rss_anon_bytes", "Anonymous memory of a worker.", "worker")
+	describeResidency(describe)
 	return collector
 }
 
@@ -174,7 +175,9 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	emit("coordinator_leads", prometheus.GaugeValue, 1)
 	states := map[transport.WorkerState]int{}
-	for _, b := range members.Workers() {
+	workers := members.Workers()
+	for i := range workers {
+		b := &workers[i]
 		states[b.State]++
 		emit("worker_lane", prometheus.GaugeValue, 1, b.Worker, members.Lane(b.Worker))
 		emit("worker_arena_fallbacks", prometheus.GaugeValue, float64(b.Arena.Fallbacks), b.Worker)
@@ -182,6 +185,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 		emit("worker_pages_local", prometheus.GaugeValue, float64(b.Pages.Local), b.Worker)
 		emit("worker_pages_remote", prometheus.GaugeValue, float64(b.Pages.Remote), b.Worker)
 		emit("worker_rss_anon_bytes", prometheus.GaugeValue, float64(b.RSSAnon), b.Worker)
+		collectResidency(emit, b.Worker, &b.Residency)
 	}
 	for state, n := range states {
 		emit("workers", prometheus.GaugeValue, float64(n), string(state))
