@@ -28,15 +28,15 @@ type verdict struct {
 
 // payoff decides whether hints are followed. It is a pure state machine.
 type payoff struct {
-	resting  bool // hints are not followed
-	settled  int  // rounds that are left until the next trial; 0: one is under way
-	rest     int  // how long the next rest is
-	rows     int  // of the rounds that count in the trial
-	others   int  // rounds of other rows since the last that counted
-	rounds   int  // of the trial
-	with     []time.Duration
-	without  []time.Duration
-	Verdicts []verdict // the latest one, at most
+	resting bool // hints are not followed
+	settled int  // rounds that are left until the next trial; 0: one is under way
+	rest    int  // how long the next rest is
+	rows    int  // of the rounds that count in the trial
+	others  int  // rounds of other rows since the last that counted
+	rounds  int  // of the trial
+	with    []time.Duration
+	without []time.Duration
+	last    verdict
 }
 
 // follow says whether hints of the round that begins are followed.
@@ -92,7 +92,7 @@ func (p *payoff) begin(rows int) {
 func (p *payoff) settle() {
 	v := verdict{With: usual(p.with), Without: usual(p.without)}
 	v.Pays = float64(v.With) < leastGain*float64(v.Without)
-	p.Verdicts = append(p.Verdicts[:0], v)
+	p.last = v
 	p.resting, p.settled = !v.Pays, followRounds
 	if v.Pays {
 		p.rest = 0
