@@ -38,6 +38,7 @@ func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Re
 		Parts: append(r.Parts[:0], c.parts...), Hits: resize(r.Hits, (len(c.parts)+7)/8), Arrived: r.Arrived[:0], Evicted: r.Evicted[:0],
 	}
 	c.begin(w)
+	h.prefetcher.begin(w, started)
 	r.GhostBytes = -1
 	if h.ledger != nil {
 		c.accounted = true
@@ -81,6 +82,7 @@ func (s *Shards) attempt(ctx context.Context, l *layer, w *transport.Work, r *tr
 		}
 		reads := c.toRead()
 		if len(reads) == 0 {
+			s.h.prefetcher.release()
 			return s.computeHere(ctx, l, r.Sum, nil)
 		}
 		damaged, err := s.computeAsRead(ctx, l, r.Sum, reads)

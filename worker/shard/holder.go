@@ -48,6 +48,9 @@ type Options struct {
 	// Resident, if not nil, limits the memory of experts in files.
 	Resident *ResidentOptions
 
+	// Prefetch says whether hints of works are followed; its zero value is PrefetchAuto. It needs Resident.
+	Prefetch Prefetch
+
 	// Log receives what a person should see; may be nil.
 	Log func(format string, args ...any)
 }
@@ -69,8 +72,9 @@ type Holder struct {
 	reads     reads
 	resident  atomic.Int64 // bytes that Resident found last
 
-	reading reading
-	ledger  *ledger // nil without ResidentOptions, and before the first Load; set once, under mu
+	reading    reading
+	prefetcher prefetcher
+	ledger     *ledger // nil without ResidentOptions, and before the first Load; set once, under mu
 
 	lookJob, bringJob, gateJob, downJob func(i, thread int) error // lookPart, bringPart, computeGate and computeDown
 }
@@ -94,6 +98,7 @@ func NewHolder(o Options) *Holder {
 		o.Log = func(string, ...any) {}
 	}
 	h := &Holder{o: o, limits: defaultLimits, layers: map[int]*heldLayer{}, loaded: map[*Shards]bool{}}
+	h.prefetcher.h, h.prefetcher.wake.L = h, &h.prefetcher.mu
 	// Once: each of these values takes memory.
 	h.lookJob, h.bringJob, h.gateJob, h.downJob = h.lookPart, h.bringPart, h.computeGate, h.computeDown
 	return h

@@ -92,6 +92,7 @@ func pagesOf(bytes int) int64 { return int64(roundUp(bytes, os.Getpagesize())) }
 
 // Close ends the account, and the recorded trace with its totals; nothing may be computed afterwards. The store and the team are the caller's.
 func (h *Holder) Close() error {
+	h.prefetcher.close()
 	g := h.ledger
 	if g == nil {
 		return nil

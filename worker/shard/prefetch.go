@@ -60,6 +60,7 @@ type prefetcher struct {
 	wake    sync.Cond        // of mu
 	pending []residency.Part // of the latest work, those that have not been looked at; a newer work's replace them
 	held    bool             // its work has not begun to read
+	busy    int              // parts that are being read
 	closed  bool
 	round   round
 	payoff  payoff
@@ -78,7 +79,7 @@ type round struct {
 }
 
 // begin takes the hint of a work that is about to be computed. What is left of an earlier one is stale.
-func (f *prefetcher) begin(ctx context.Context, w *transport.Work, now time.Time) {
+func (f *prefetcher) begin(w *transport.Work, now time.Time) {
 	h := f.h
 	if h.o.Prefetch == PrefetchOff || h.ledger == nil {
 		return
@@ -105,7 +106,7 @@ func (f *prefetcher) begin(ctx context.Context, w *transport.Work, now time.Time
 	}
 	if f.stop == nil && len(f.pending) > 0 {
 		var running context.Context
-		running, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+		running, f.stop = context.WithCancel(context.Background())
 		for range prefetchersAtOnce {
 			f.done.Go(func() { f.run(running) })
 		}
@@ -147,6 +148,7 @@ func (f *prefetcher) run(ctx context.Context) {
 	for f.await() && f.h.reading.awaitIdle(ctx) == nil {
 		if p, ok := f.next(); ok {
 			f.follow(p)
+			f.finished()
 		}
 	}
 }
@@ -169,7 +171,14 @@ func (f *prefetcher) next() (p residency.Part, ok bool) {
 		return p, false
 	}
 	p, f.pending = f.pending[0], f.pending[1:]
+	f.busy++
 	return p, true
+}
+
+func (f *prefetcher) finished() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy--
 }
 
 // follow reads a part if the ledger allows it.

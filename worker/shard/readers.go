@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/moepool/moepool/residency"
 )
@@ -21,6 +22,7 @@ type demand struct {
 	evicts  []residency.Part // of the reads
 	arrived chan arrival     // has room for all
 	ended   sync.WaitGroup
+	readers atomic.Int32 // that have not ended
 
 	mu       sync.Mutex
 	reads    []read // that have not begun
@@ -40,14 +42,21 @@ func (h *Holder) demand(l *layer, reads []read) *demand {
 	c := &h.scratch
 	d := &demand{h: h, layer: l, parts: c.parts, evicts: c.evicts, reads: reads, arrived: make(chan arrival, len(reads)), states: slices.Clone(c.state)}
 	h.reading.begin()
-	for range min(readersAtOnce, len(reads)) {
+	h.prefetcher.release()
+	d.readers.Store(int32(min(readersAtOnce, len(reads))))
+	for range d.readers.Load() {
 		d.ended.Go(d.run)
 	}
 	return d
 }
 
-// run is the life of a reader.
+// run is the life of a reader. With the last one's end the disk is free, though what was read is still to be computed.
 func (d *demand) run() {
+	defer func() {
+		if d.readers.Add(-1) == 0 {
+			d.h.reading.end()
+		}
+	}()
 	for {
 		r, wait := d.next()
 		switch {
@@ -96,8 +105,12 @@ func (d *demand) read(r *read) error {
 		d.h.ledger.evict(p)
 	}
 	hit, err := d.h.fetch(residency.Part{Layer: d.layer.number, ID: d.parts[r.index]})
-	if !hit && err == nil && !r.planned && d.h.ledger != nil {
-		d.h.ledger.reclaimed.Add(1)
+	if !r.planned && err == nil && d.h.ledger != nil {
+		if hit {
+			d.h.prefetcher.late.Add(1) // a hint's read was still under way
+		} else {
+			d.h.ledger.reclaimed.Add(1)
+		}
 	}
 	return err
 }
@@ -124,14 +137,10 @@ func (d *demand) stop() {
 		return
 	}
 	d.mu.Lock()
-	first := !d.stopped
 	d.stopped = true
 	d.move()
 	d.mu.Unlock()
 	d.ended.Wait()
-	if first {
-		d.h.reading.end()
-	}
 }
 
 // fetch reads one expert part that is held as a whole. hit: it was in memory.
