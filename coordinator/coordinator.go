@@ -35,6 +35,7 @@ type Options struct {
 	Budget       budget.Policy
 	Residency    ResidencyOverride // the zero value observes
 	Replicas     int               // most workers that hold one expert part; 0 and 1: no replicas
+	Prefetch     engine.Prefetch   // when a layer's experts are predicted; the zero value: while experts have been missing lately
 	OnMissing    dispatch.OnMissing
 	Missing      time.Duration // how long a worker is waited for that holds a missing expert; 0: the default
 	Kernels      *kernels.Set
@@ -148,7 +149,7 @@ func (c *Coordinator) Prepare() (err error) {
 	}
 	c.Engine, err = engine.New(c.Checkpoint, engine.Options{
 		Kernels: o.Kernels, Team: c.team, ExpertFormat: o.ExpertFormat, DenseFormat: o.DenseFormat,
-		KVFormat: o.KVFormat, Context: o.Context, Budget: o.Budget, Experts: experts, Parts: o.Parts,
+		KVFormat: o.KVFormat, Context: o.Context, Budget: o.Budget, Experts: experts, Parts: o.Parts, Prefetch: o.Prefetch,
 		Progress: func(done, total int64) { c.progress(Progress{DenseDone: done, DenseTotal: total}) },
 	})
 	if err != nil {

@@ -67,6 +67,7 @@ coordinator leads, one that is not given is taken from the group.`,
 	flags := cmd.Flags()
 	f.model.register(flags)
 	f.coordinator.register(flags)
+	f.coordinator.registerPrefetch(flags)
 	f.nats.register(flags)
 	f.lane.register(flags)
 	f.group.register(flags)

@@ -14,6 +14,7 @@ import (
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/dispatch"
+	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/demo"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
@@ -89,6 +90,7 @@ type coordinatorFlags struct {
 	missingDeadline time.Duration
 	replicas        int
 	trace           string
+	prefetch        string // "": auto. Commands that start workers have it from their residency flags
 }
 
 // registerSizes registers the flags that decide how much memory a model takes.
@@ -112,6 +114,12 @@ func (f *coordinatorFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.missingDeadline, "missing-deadline", dispatch.DefaultMissing, "how long --on-missing wait waits for a worker")
 	flags.StringVar(&f.trace, "trace", "", "file for a trace of the workers' answers: queue, computing and network (JSON of Chrome's trace viewer and Perfetto)")
 	flags.IntVar(&f.replicas, "replicas", 1, "most workers that hold one expert part, in memory that is spare; with 2, any worker may be lost without a pause")
+}
+
+// registerPrefetch registers the flag of a coordinator that starts no workers, which have one of the same name.
+func (f *coordinatorFlags) registerPrefetch(flags *pflag.FlagSet) {
+	flags.StringVar(&f.prefetch, "prefetch", engine.PrefetchAuto.String(),
+		"tell workers which experts the next layer will probably need: auto (while experts have been missing lately), on or off")
 }
 
 // missing is what --on-missing and --missing-deadline ask for.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moepool/moepool/coordinator"
+	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/numa/hostinfo"
@@ -292,6 +293,11 @@ func (f *coordinatorFlags) options(experts kernels.Format, set *kernels.Set, top
 	}
 	if o.Residency, err = coordinator.ParseResidency(f.budgetResidency); err != nil {
 		return o, usageError{fmt.Errorf("--budget-residency: %w", err)}
+	}
+	if f.prefetch != "" {
+		if o.Prefetch, err = engine.ParsePrefetch(f.prefetch); err != nil {
+			return o, usageError{fmt.Errorf("--prefetch: %w", err)}
+		}
 	}
 	if f.replicas < 1 {
 		return o, usageError{fmt.Errorf("--replicas is %d, it must be at least 1", f.replicas)}

@@ -15,16 +15,17 @@ import (
 
 // runReport is what `run --json` prints.
 type runReport struct {
-	Text         string         `json:"text"`
-	Tokens       []int32        `json:"tokens"`
-	FinishReason string         `json:"finish_reason"`
-	Error        string         `json:"error,omitempty"`
-	Usage        usageReport    `json:"usage"`
-	Timings      timingsReport  `json:"timings"`
-	Workers      []workerReport `json:"workers"`
-	Budget       *budgetReport  `json:"budget,omitempty"`
-	Experts      *expertReport  `json:"experts,omitempty"`
-	Notes        []string       `json:"notes"` // degraded modes
+	Text         string          `json:"text"`
+	Tokens       []int32         `json:"tokens"`
+	FinishReason string          `json:"finish_reason"`
+	Error        string          `json:"error,omitempty"`
+	Usage        usageReport     `json:"usage"`
+	Timings      timingsReport   `json:"timings"`
+	Workers      []workerReport  `json:"workers"`
+	Budget       *budgetReport   `json:"budget,omitempty"`
+	Experts      *expertReport   `json:"experts,omitempty"`
+	Prefetch     *prefetchReport `json:"prefetch,omitempty"`
+	Notes        []string        `json:"notes"` // degraded modes
 
 	Resubmissions int `json:"resubmissions,omitempty"` // --nats: how often the answer was continued after its coordinator was lost
 
@@ -94,6 +95,7 @@ func (r *runReport) describe(c *coordinator.Coordinator, policy budget.Policy, t
 	if r.DensePages, problem = c.Engine.DensePlacement(); problem != "" {
 		r.Notes = append(r.Notes, problem)
 	}
+	r.Prefetch = newPrefetchReport(c.Engine.Predictions())
 	r.use(serve.Usage(c, policy, &totals))
 }
 

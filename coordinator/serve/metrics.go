@@ -103,6 +103,7 @@ func newClusterCollector(c *coordinator.Coordinator) *clusterCollector {
 	describe("budget_bytes_not_read", "Bytes that had to be read less because of the budget, by the workers' ledgers; absent where one keeps none.")
 	describe("budget_dropped_share", "Share of a row's weight that the budget removed in a layer.")
 	describe("expert_miss_bytes_total", "Packed bytes of the expert parts that were not in memory when they were needed.")
+	describePredictions(describe)
 	describe("coordinator_leads", "1 if this coordinator answers requests: it leads its group, or is alone.")
 	describe("coordinator_term", "Term that this coordinator leads its group in; 0 while it does not lead, or is alone.")
 	describe("placement_epoch", "Epoch of the active placement; 0 without one.")
@@ -166,6 +167,7 @@ func (c *clusterCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- prometheus.MustNewConstHistogram(c.metrics["budget_dropped_share"], totals.Shares.Rows, totals.Shares.Sum, totals.Shares.Below(metricShares))
 	emit("expert_miss_bytes_total", prometheus.CounterValue, float64(totals.MissBytes))
+	collectPredictions(emit, c.coordinator.Engine.Predictions())
 
 	members, dispatcher := c.coordinator.Members(), c.coordinator.Dispatcher()
 	emit("coordinator_term", prometheus.GaugeValue, float64(c.coordinator.LeadsTerm()))

@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,28 +13,16 @@ import (
 
 // Prefetch says whether hints are followed: parts of a later layer are read while no request waits for the disk, if the ledger has room for
 // them or something cold in their place. Without a ledger hints are not followed: the kernel doesn't say what it would evict for them.
-type Prefetch uint8
+type Prefetch string
 
 // The values of Prefetch.
 const (
-	PrefetchAuto Prefetch = iota // while it pays
-	PrefetchOn                   // always
-	PrefetchOff                  // never
+	PrefetchAuto Prefetch = "auto" // while it pays; "" is the same
+	PrefetchOn   Prefetch = "on"
+	PrefetchOff  Prefetch = "off"
 )
 
-var prefetchNames = [...]string{"auto", "on", "off"}
-
-func (p Prefetch) String() string { return prefetchNames[p] }
-
-// ParsePrefetch reads auto, on or off.
-func ParsePrefetch(s string) (Prefetch, error) {
-	for p, name := range prefetchNames {
-		if s == name {
-			return Prefetch(p), nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not auto, on or off", s)
-}
+func (p Prefetch) auto() bool { return p != PrefetchOn && p != PrefetchOff }
 
 // prefetchersAtOnce is how many hinted parts are read at a time. A read can't be called back: the fewer there are, the sooner a request has
 // the disk for itself.
@@ -115,7 +102,7 @@ func (f *prefetcher) begin(w *transport.Work, now time.Time) {
 
 // turn ends a round and begins the next one.
 func (f *prefetcher) turn(w *transport.Work, now time.Time) {
-	r, auto := &f.round, f.h.o.Prefetch == PrefetchAuto
+	r, auto := &f.round, f.h.o.Prefetch.auto()
 	if auto && r.hinted && f.payoff.round(r.rows, now.Sub(r.begun)) {
 		f.tell()
 	}
@@ -242,6 +229,6 @@ func (h *Holder) Prefetched() PrefetchCounters {
 	g.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n.Off = h.o.Prefetch == PrefetchOff || h.o.Prefetch == PrefetchAuto && f.payoff.resting
+	n.Off = h.o.Prefetch == PrefetchOff || h.o.Prefetch.auto() && f.payoff.resting
 	return n
 }
