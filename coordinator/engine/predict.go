@@ -18,7 +18,7 @@ type Prefetch uint8
 
 // The values of Prefetch.
 const (
-	PrefetchAuto Prefetch = iota // while experts have been missing lately
+	PrefetchAuto Prefetch = iota // while experts have been missing lately, at workers that keep a ledger
 	PrefetchOn                   // always
 	PrefetchOff                  // never
 )
@@ -83,9 +83,9 @@ func newPredictor(m *model.Model) predictor {
 	return p
 }
 
-// saw takes what a call of experts found.
+// saw takes what a call of experts found. Workers without a ledger follow no hints.
 func (p *predictor) saw(s ExpertStats) {
-	if s.Misses > 0 {
+	if s.Misses > 0 && s.Unledgered == 0 {
 		p.quiet = 0
 	} else if p.quiet < p.patience {
 		p.quiet++
