@@ -18,8 +18,9 @@ func (noExperts) Compute(context.Context, *engine.ExpertCall) (engine.ExpertStat
 }
 func (noExperts) Snapshot() engine.Residency { return residency(nil) }
 
-// BenchmarkStep is one step of a model of two layers with attention of Qwen3-30B-A3B's shape, in q8.
-func BenchmarkStep(b *testing.B) {
+// benchmarkEngine has a model of two layers with attention of Qwen3-30B-A3B's shape, in q8.
+func benchmarkEngine(b *testing.B, prefetch engine.Prefetch) (e *engine.Engine, vocabulary int) {
+	b.Helper()
 	spec, err := synth.Like("qwen3-30b-a3b")
 	if err != nil {
 		b.Fatal(err)
@@ -29,13 +30,45 @@ func BenchmarkStep(b *testing.B) {
 	if err := synth.Write(dir, spec, nil); err != nil {
 		b.Fatal(err)
 	}
-	e, err := engine.New(openCheckpoint(b, dir), engine.Options{
-		Team: newTeam(b, 2), ExpertFormat: kernels.Q8, DenseFormat: kernels.Q8, Experts: noExperts{},
+	e, err = engine.New(openCheckpoint(b, dir), engine.Options{
+		Team: newTeam(b, 2), ExpertFormat: kernels.Q8, DenseFormat: kernels.Q8, Experts: noExperts{}, Prefetch: prefetch,
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(e.Close)
+	return e, spec.Vocabulary
+}
+
+// BenchmarkPrediction is a step in which the second layer's experts are predicted, and one in which they aren't.
+func BenchmarkPrediction(b *testing.B) {
+	for _, prefetch := range []engine.Prefetch{engine.PrefetchOff, engine.PrefetchOn} {
+		e, vocabulary := benchmarkEngine(b, prefetch)
+		for _, rows := range []int{1, 8} {
+			b.Run(fmt.Sprintf("prefetch=%s/rows=%d", prefetch, rows), func(b *testing.B) {
+				s, err := e.NewSequence()
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer s.Close()
+				chunk := []engine.Chunk{{Sequence: s, Tokens: randomTokens(rows, vocabulary, 2)}}
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := e.Step(b.Context(), chunk); err != nil {
+						b.Fatal(err)
+					}
+					if err := s.Truncate(0); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkStep is one step of that model.
+func BenchmarkStep(b *testing.B) {
+	e, vocabulary := benchmarkEngine(b, engine.PrefetchAuto)
 	for _, rows := range []int{1, 8, 256} {
 		for _, length := range []int{0, 1000} {
 			b.Run(fmt.Sprintf("rows=%d/length=%d", rows, length), func(b *testing.B) {
@@ -44,13 +77,13 @@ func BenchmarkStep(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer s.Close()
-				chunk := []engine.Chunk{{Sequence: s, Tokens: randomTokens(max(length, 1), spec.Vocabulary, 1), Logits: engine.NoLogits}}
+				chunk := []engine.Chunk{{Sequence: s, Tokens: randomTokens(max(length, 1), vocabulary, 1), Logits: engine.NoLogits}}
 				if length > 0 {
 					if _, err := e.Step(b.Context(), chunk); err != nil {
 						b.Fatal(err)
 					}
 				}
-				chunk[0] = engine.Chunk{Sequence: s, Tokens: randomTokens(rows, spec.Vocabulary, 2)}
+				chunk[0] = engine.Chunk{Sequence: s, Tokens: randomTokens(rows, vocabulary, 2)}
 				b.ReportAllocs()
 				for b.Loop() {
 					if _, err := e.Step(b.Context(), chunk); err != nil {
