@@ -143,7 +143,7 @@ func (m *ArenaReport) fields(w *wire) {
 }
 
 func (m *ResidencyReport) fields(w *wire) {
-	w.array("residency", 18)
+	w.array("residency", 19)
 	w.int64(&m.Limit, "limit", 0, math.MaxInt64)
 	w.string(&m.Eviction, "eviction", maxText)
 	w.int64(&m.Resident, "resident bytes", 0, math.MaxInt64)
@@ -157,6 +157,7 @@ func (m *ResidencyReport) fields(w *wire) {
 	w.uint64(&m.Reclaimed, "reclaimed", math.MaxUint64)
 	w.uint64(&m.Prefetched, "prefetched", math.MaxUint64)
 	w.uint64(&m.PrefetchUsed, "prefetch used", math.MaxUint64)
+	w.uint64(&m.PrefetchLate, "prefetch late", math.MaxUint64)
 	w.bool(&m.PrefetchOff, "prefetch off")
 	w.string(&m.Warm, "warm", maxText)
 	w.int64(&m.WarmDone, "warm done", 0, math.MaxInt64)

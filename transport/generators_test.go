@@ -120,7 +120,7 @@ func drawBeat(t *rapid.T) *Beat {
 	b.Residency = ResidencyReport{Limit: size.Draw(t, "limit"), Eviction: drawText(t, "eviction"), Resident: size.Draw(t, "resident"),
 		Hits: number.Draw(t, "hits"), Misses: number.Draw(t, "misses"), MissBytes: size.Draw(t, "missed"), BytesRead: size.Draw(t, "read"),
 		GhostBytes: rapid.Int64Min(-1).Draw(t, "ghost"), MajorFaults: number.Draw(t, "faults"), Evictions: number.Draw(t, "evictions"),
-		Reclaimed: number.Draw(t, "reclaimed"), Prefetched: number.Draw(t, "prefetched"), PrefetchUsed: number.Draw(t, "prefetch used"),
+		Reclaimed: number.Draw(t, "reclaimed"), Prefetched: number.Draw(t, "prefetched"), PrefetchUsed: number.Draw(t, "prefetch used"), PrefetchLate: number.Draw(t, "prefetch late"),
 		PrefetchOff: rapid.Bool().Draw(t, "prefetch off"), Warm: drawText(t, "warm"), WarmDone: size.Draw(t, "warm done"),
 		WarmTotal: size.Draw(t, "warm total"), Locked: size.Draw(t, "locked")}
 	for range rapid.IntRange(0, 20).Draw(t, "notes") {

@@ -132,9 +132,10 @@ type ResidencyReport struct {
 	Reclaimed    uint64 `json:"reclaimed"`  // hits of the ledger that the kernel had taken away
 	Prefetched   uint64 `json:"prefetched"` // expert parts that were read because of hints
 	PrefetchUsed uint64 `json:"prefetch_used"`
-	PrefetchOff  bool   `json:"prefetch_off"` // it doesn't follow hints
-	Warm         string `json:"warm"`         // what is brought in before the first work: all, hottest, none
-	WarmDone     int64  `json:"warm_done"`    // bytes of that which are done
+	PrefetchLate uint64 `json:"prefetch_late"` // that were still being read when they were asked for
+	PrefetchOff  bool   `json:"prefetch_off"`  // it doesn't follow hints
+	Warm         string `json:"warm"`          // what is brought in before the first work: all, hottest, none
+	WarmDone     int64  `json:"warm_done"`     // bytes of that which are done
 	WarmTotal    int64  `json:"warm_total"`
 	Locked       int64  `json:"locked"` // bytes that the kernel must not take away
 }

@@ -67,6 +67,8 @@ func (h *Holder) Residency() transport.ResidencyReport {
 		r.MajorFaults += l.majorFaults.Load()
 	}
 	h.mu.Unlock()
+	p := h.Prefetched()
+	r.PrefetchLate, r.PrefetchOff = p.Late, p.Off
 	if g == nil {
 		r.Resident = h.resident.Load()
 		return r

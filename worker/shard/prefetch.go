@@ -28,11 +28,10 @@ func (p Prefetch) auto() bool { return p != PrefetchOn && p != PrefetchOff }
 // the disk for itself.
 const prefetchersAtOnce = 2
 
-// PrefetchCounters are what became of hints since the start.
+// PrefetchCounters are what became of hints since the start, beside what the ledger counts.
 type PrefetchCounters struct {
 	Read   uint64 // expert parts that were read because of hints
-	Used   uint64 // of these, those that were then asked for
-	Late   uint64 // of these, those that were still being read when they were asked for
+	Late   uint64 // those that were still being read when they were asked for
 	Failed uint64 // that could not be read
 	Off    bool   // hints are not followed at present: there is no ledger, they were found not to pay, or it isn't wanted
 }
@@ -220,13 +219,9 @@ func (f *prefetcher) close() {
 func (h *Holder) Prefetched() PrefetchCounters {
 	f := &h.prefetcher
 	n := PrefetchCounters{Read: f.read.Load(), Late: f.late.Load(), Failed: f.failed.Load(), Off: true}
-	g := h.accounts()
-	if g == nil {
+	if h.accounts() == nil {
 		return n
 	}
-	g.mu.Lock()
-	n.Used = g.account.Counters().PrefetchUsed
-	g.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n.Off = h.o.Prefetch == PrefetchOff || h.o.Prefetch.auto() && f.payoff.resting

@@ -83,7 +83,7 @@ func TestHintIsFollowed(t *testing.T) {
 	s := loadHinted(t, hintedModel(t), PrefetchOn, 12)
 	empty(s)
 	compute(t, s, workOf(t, s, 0, []uint32{0, 1}, transport.LayerParts{Layer: 1, Parts: []uint32{2, 3, 5}}))
-	if n := settled(t, s); n.Read != 3 || n.Used != 0 || n.Failed != 0 || n.Off {
+	if n := settled(t, s); n.Read != 3 || n.Failed != 0 || n.Off {
 		t.Fatalf("%+v", n)
 	}
 	for _, id := range []uint32{2, 3, 5} {
@@ -98,7 +98,7 @@ func TestHintIsFollowed(t *testing.T) {
 	if d := cmp.Diff([]transport.LayerParts{{Layer: 1, Parts: []uint32{3}}}, r.Arrived); d != "" {
 		t.Errorf("arrived, beside what was asked for: %s", d)
 	}
-	if n := s.h.Prefetched(); n.Used != 2 {
+	if n := s.h.Residency(); n.Prefetched != 3 || n.PrefetchUsed != 2 || n.PrefetchLate != 0 || n.PrefetchOff {
 		t.Errorf("%+v", n)
 	}
 }
@@ -214,9 +214,8 @@ func TestHintsChangeNoBit(t *testing.T) {
 				if resident > room {
 					t.Errorf("%d parts in memory, there is room for %d", resident, room)
 				}
-				n := s.h.Prefetched()
-				t.Logf("%+v", n)
-				if n.Used > n.Read+n.Late || mode == PrefetchOff && n.Read > 0 || mode == PrefetchOn && room == 24 && n.Read == 0 {
+				n, read := s.h.Residency(), s.h.Prefetched().Read
+				if n.PrefetchUsed > n.Prefetched || read > n.Prefetched || mode == PrefetchOff && n.Prefetched > 0 || mode == PrefetchOn && room == 24 && read == 0 {
 					t.Errorf("%+v", n)
 				}
 			})
