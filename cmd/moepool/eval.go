@@ -23,6 +23,7 @@ type evalFlags struct {
 	rows           int
 	greedy         int
 	greedyPrompt   int
+	warmup         int
 	scratch        string
 	asJSON         bool
 	csv            string
@@ -39,11 +40,13 @@ func newEvalCommand() *cobra.Command {
 token of a window but the first. nll is the sum of -ln p over the predicted tokens, perplexity is exp(nll / tokens).
 
 Windows are computed as prompts, in the prefill phase, one after another, --prefill-chunk positions in a step; that is the quickest, and
-a budget does not cut it without --budget-prefill. With an expert budget or --rows, and without --prefill-chunk, they are computed
+a budget does not cut it without --budget-prefill. With an expert budget, --resident-limit or --rows, and without --prefill-chunk, they are computed
 token by token in the decode phase, as answers are: --rows windows at once, so that a budget sees the batch that it will see in use.
 
---format and --expert-budget take lists: formats are separated by commas, budgets by semicolons (a budget has commas itself):
---expert-budget "4;mass=0.1;count=6,fill". Each combination is an arm. It is compared with a reference at each
+--format, --resident-limit and --expert-budget take lists: formats and limits are separated by commas, budgets by semicolons (a budget has
+commas itself): --expert-budget "4;mass=0.1;count=6,fill". Each combination is an arm. Without a limit the arms of a format run one after
+another on the same workers. Under a limit each begins alike: new workers, the arena files' pages dropped from the page cache, the profile
+of what was needed most as it was before, then what --warm asks for and --warmup tokens without a budget. It is compared with a reference at each
 predicted token by the measures of llama-perplexity --kl-divergence: kld is the sum over the vocabulary of p·ln(p/q), in nats, where p are the
 reference's probabilities and q those of the arm (mean with its standard error, 99.9th percentile, maximum); rms dp is the root of the mean squared
 difference of the probability of the token that follows; same top p is the share of tokens at which both have the same most likely token.
@@ -64,6 +67,7 @@ the Pareto front: * in the table, pareto in JSON and CSV, a line in --plot.`,
 	flags := cmd.Flags()
 	f.local.register(flags)
 	flags.Lookup("format").Usage = "weight format of the experts, or a comma-separated list: " + kernels.FormatNames()
+	flags.Lookup(residentLimitFlag).Usage += "; or a list, separated by commas"
 	flags.Lookup("expert-budget").Usage += `; or a list, separated by semicolons: "8;4;off"`
 	flags.Lookup("prefill-chunk").Usage = "compute the text as prompts, so many positions in a step; 0 is the window"
 	flags.StringVar(&f.reference, "reference-format", "", "weight format of the experts of a reference to compare with (default: each format without a budget): "+kernels.FormatNames())
@@ -73,6 +77,7 @@ the Pareto front: * in the table, pareto in JSON and CSV, a line in --plot.`,
 	flags.IntVar(&f.rows, "rows", 1, "compute the text token by token in the decode phase, so many windows at once")
 	flags.IntVar(&f.greedy, "greedy", 64, "tokens of the greedy continuations that are compared in the decode phase; 0 is none")
 	flags.IntVar(&f.greedyPrompt, "greedy-prompt", 32, "a window's first tokens that are continued")
+	flags.IntVar(&f.warmup, "warmup", 64, "with a resident limit, tokens of each of --rows windows that each arm computes first, without a budget and not measured")
 	flags.StringVar(&f.scratch, "scratch-dir", "", "folder of the temporary file with the reference's logits (default: the system's)")
 	flags.BoolVar(&f.asJSON, "json", false, "print an array of rows")
 	flags.StringVar(&f.csv, "csv", "", "file for the rows as CSV")
@@ -114,7 +119,10 @@ func (f *evalFlags) run(cmd *cobra.Command, file string) error {
 
 // close frees what the evaluation holds.
 func (e *evaluator) close() {
-	e.cluster.stop()
+	e.stop()
+	if err := e.restoreProfiles(); err != nil {
+		fmt.Fprintf(os.Stderr, "%sthe profile of what earlier runs needed most: %v\n", warningPrefix, err)
+	}
 	for _, r := range e.references {
 		if err := r.logits.Close(); err != nil {
 			fmt.Fprintf(os.Stderr, "%sthe reference's temporary file: %v\n", warningPrefix, err)

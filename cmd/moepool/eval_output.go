@@ -46,12 +46,8 @@ var evalColumns = []struct {
 	{"tokens/s", func(r *evalRow) string { return fmt.Sprintf("%.2f", r.TokensPerSecond) }},
 	{"hits", func(r *evalRow) string { return floatText(r.HitRate, 100, "%.1f %%") }},
 	{"read/token", func(r *evalRow) string { return bytesOrNothing(r.BytesReadPerToken) }},
-	{"not read", func(r *evalRow) string {
-		if r.BytesNotReadPerToken == nil {
-			return ""
-		}
-		return bytesOrNothing(*r.BytesNotReadPerToken)
-	}},
+	{"missing/token", func(r *evalRow) string { return bytesOrNothing(r.MissBytesPerToken) }},
+	{"not read/token", func(r *evalRow) string { return optional(r.BytesNotReadPerToken, bytesOrNothing) }},
 	{"dropped mass", func(r *evalRow) string {
 		if r.DroppedMassMean == 0 {
 			return ""
@@ -81,6 +77,9 @@ func bytesOrNothing(n float64) string {
 	if n == 0 {
 		return ""
 	}
+	if n < 0 {
+		return "-" + bytesText(int64(-n))
+	}
 	return bytesText(int64(n))
 }
 
@@ -103,7 +102,19 @@ func printRows(out io.Writer, rows []evalRow) error {
 		}
 		fmt.Fprintln(table)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	var starts []string
+	for _, r := range rows {
+		if r.Phase == "decode" && !slices.Contains(starts, r.Start) {
+			starts = append(starts, r.Start)
+		}
+	}
+	for _, start := range starts {
+		fmt.Fprintf(out, "runs began with: %s\n", start)
+	}
+	return nil
 }
 
 // writeRowsCSV writes rows with a line of names, those of the JSON; what was not measured is empty.

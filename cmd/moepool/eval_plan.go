@@ -17,7 +17,7 @@ import (
 // evalPlan is what `eval` measures: all arms of all formats and limits.
 type evalPlan struct {
 	formats []string
-	limits  []string // as --resident-limit takes them; "" is the flag's default
+	limits  []string // as --resident-limit takes them
 	arms    []evalArm
 
 	chunk int // positions of a step, in the prefill phase; 0 is the decode phase
@@ -45,7 +45,7 @@ func (f *evalFlags) plan(flags *pflag.FlagSet) (*evalPlan, error) {
 	if f.window < 2 {
 		return nil, usageError{fmt.Errorf("--window is %d, it must be at least 2", f.window)}
 	}
-	for flag, value := range map[string]int{"--windows": f.windows, "--greedy": f.greedy} {
+	for flag, value := range map[string]int{"--windows": f.windows, "--greedy": f.greedy, "--warmup": f.warmup} {
 		if value < 0 {
 			return nil, usageError{fmt.Errorf("%s is %d, it must be at least 0", flag, value)}
 		}
@@ -58,8 +58,15 @@ func (f *evalFlags) plan(flags *pflag.FlagSet) (*evalPlan, error) {
 	if err := checkPlots(f.plots); err != nil {
 		return nil, err
 	}
-	p := &evalPlan{limits: []string{""}}
+	p := &evalPlan{}
 	var err error
+	if p.limits, err = parseList("--"+residentLimitFlag, f.local.residency.limit, ",", func(s string) error {
+		one := f.local.residency
+		one.limit = s
+		return one.check()
+	}); err != nil {
+		return nil, err
+	}
 	if p.formats, err = parseList("--format", f.local.model.format, ",", func(s string) error {
 		_, err := kernels.ParseFormat(s)
 		return err
@@ -75,9 +82,12 @@ func (f *evalFlags) plan(flags *pflag.FlagSet) (*evalPlan, error) {
 	if p.reference, err = f.referenceFlags(); err != nil {
 		return nil, err
 	}
-	p.compare = p.reference != nil || p.chunk == 0 || slices.ContainsFunc(p.arms, func(a evalArm) bool { return a.policy.String() != offBudget })
+	if p.reference != nil {
+		p.reference.residency.limit = p.limits[0]
+	}
+	p.compare = p.reference != nil || p.chunk == 0 || slices.ContainsFunc(p.arms, func(a evalArm) bool { return !a.policy.Off() })
 	if p.chunk == 0 && p.reference == nil {
-		p.arms = withNullArm(p.arms)
+		p.addNullArm()
 	}
 	return p, nil
 }
@@ -125,25 +135,21 @@ func (f *evalFlags) budgetArms() ([]evalArm, error) {
 	return arms, err
 }
 
-// withNullArm puts the null arm first, in place of "off" in the list.
-func withNullArm(arms []evalArm) []evalArm {
-	null := evalArm{armNull, budget.Policy{}}
-	if len(arms) > 0 {
-		null.policy = arms[0].policy // its switches
-		null.policy = switchedOff(null.policy)
-	}
-	all := []evalArm{null}
-	for _, a := range arms {
-		if a.policy.String() != offBudget {
+// off is an arm with the switches of the others that drops nothing.
+func (p *evalPlan) off() evalArm {
+	policy := p.arms[0].policy
+	return evalArm{armNull, budget.Policy{Prefill: policy.Prefill, Rescue: policy.Rescue}}
+}
+
+// addNullArm puts the null arm first, in place of "off" in the list.
+func (p *evalPlan) addNullArm() {
+	all := []evalArm{p.off()}
+	for _, a := range p.arms {
+		if !a.policy.Off() {
 			all = append(all, a)
 		}
 	}
-	return all
-}
-
-// switchedOff is a policy with the same switches that drops nothing.
-func switchedOff(p budget.Policy) budget.Policy {
-	return budget.Policy{Prefill: p.Prefill, Rescue: p.Rescue}
+	p.arms = all
 }
 
 // phase decides how windows are computed.
@@ -152,8 +158,8 @@ func (f *evalFlags) phase(p *evalPlan, flags *pflag.FlagSet) error {
 	if chunked && anyGiven(flags, "rows") {
 		return usageError{errors.New("--prefill-chunk computes the text as prompts, --rows token by token: they don't go together")}
 	}
-	budgets := slices.ContainsFunc(p.arms, func(a evalArm) bool { return a.policy.String() != offBudget })
-	if !chunked && (budgets || anyGiven(flags, "rows")) {
+	budgets := slices.ContainsFunc(p.arms, func(a evalArm) bool { return !a.policy.Off() })
+	if !chunked && (budgets || anyGiven(flags, "rows", residentLimitFlag)) {
 		p.rows = f.rows
 		return nil
 	}

@@ -16,6 +16,7 @@ type evalRow struct {
 	ResidentLimit *int64 `json:"resident_limit"` // bytes of all workers together
 	Phase         string `json:"phase"`          // in which the text was computed: prefill or decode
 	Rows          int    `json:"rows"`           // windows at once
+	Start         string `json:"start"`          // what was in memory when the run began
 
 	Perplexity float64 `json:"perplexity"`
 	NLL        float64 `json:"nll"`    // summed over the predicted tokens
@@ -34,38 +35,48 @@ type evalRow struct {
 	GreedyTokens        *int     `json:"greedy_tokens"` // of a continuation
 
 	TokensPerSecond      float64  `json:"tokens_per_s"`
-	HitRate              *float64 `json:"hit_rate"` // of expert parts, a fraction of 1
-	BytesReadPerToken    float64  `json:"bytes_read_per_token"`
-	BytesNotReadPerToken *float64 `json:"bytes_not_read_per_token"` // by the workers' ledgers; null where one keeps none
-	DroppedMassMean      float64  `json:"dropped_mass_mean"`        // share of its weight that a row of a layer lost, a fraction of 1
+	HitRate              *float64 `json:"hit_rate"`                 // of expert parts, a fraction of 1
+	MissBytesPerToken    float64  `json:"miss_bytes_per_token"`     // packed bytes of the expert parts that were not in memory
+	BytesReadPerToken    float64  `json:"bytes_read_per_token"`     // from block devices
+	BytesNotReadPerToken *float64 `json:"bytes_not_read_per_token"` // less than without the budget, by the ledgers' accounts; null without a ledger
+	MajorFaults          int64    `json:"major_faults"`
+	DroppedMassMean      float64  `json:"dropped_mass_mean"` // share of a row's mass in a layer, over all rows and layers that the budget governs
+	DroppedMassP99       float64  `json:"dropped_mass_p99"`  // up to 0.01 too large
+	DroppedMassMax       float64  `json:"dropped_mass_max"`
 	DroppedExperts       int      `json:"dropped_experts"`
+	FilledChoices        int      `json:"filled_choices"`
 	RescuedRows          int      `json:"rescued_rows"`
 	Pareto               bool     `json:"pareto"` // no other row of the same limit and reference is as fast and as good
 }
 
-func (e *evaluator) newRow(format string, arm *evalArm) evalRow {
-	row := evalRow{Format: format, Arm: arm.kind, Budget: arm.policy.String(), Phase: "decode", Rows: e.plan.rows}
+// newRow begins the row of an arm on the model that runs.
+func (e *evaluator) newRow(format, start string, arm *evalArm) evalRow {
+	row := evalRow{Format: format, Arm: arm.kind, Budget: arm.policy.String(), Phase: "decode", Rows: e.plan.rows, Start: start}
 	if e.plan.chunk > 0 {
 		row.Phase, row.Rows = "prefill", 1
+	}
+	if limit := e.resident(); limit > 0 {
+		row.ResidentLimit = &limit
 	}
 	return row
 }
 
-// count fills in what a run gave.
-func (r *evalRow) count(result evaluation.Result, before, after engine.Totals) {
+// count fills in what a run gave and cost.
+func (r *evalRow) count(result evaluation.Result, used engine.Totals) {
 	r.Perplexity, r.NLL, r.Tokens, r.TokensPerSecond = result.Value(), result.NLL, result.Tokens, result.TokensPerSecond()
-	u := after.Since(&before)
-	if all := u.Hits + u.Misses; all > 0 {
-		rate := float64(u.Hits) / float64(all)
+	if all := used.Hits + used.Misses; all > 0 {
+		rate := float64(used.Hits) / float64(all)
 		r.HitRate = &rate
 	}
 	tokens := float64(result.Tokens)
-	r.BytesReadPerToken = float64(u.BytesRead) / tokens
-	if bytes, known := u.BytesNotRead(); known {
-		each := float64(bytes) / tokens
-		r.BytesNotReadPerToken = &each
+	r.MissBytesPerToken, r.BytesReadPerToken = float64(used.MissBytes)/tokens, float64(used.BytesRead)/tokens
+	if bytes, known := used.BytesNotRead(); known {
+		perToken := float64(bytes) / tokens
+		r.BytesNotReadPerToken = &perToken
 	}
-	r.DroppedExperts, r.RescuedRows, r.DroppedMassMean = u.DroppedExperts, u.RescuedRows, u.Shares.Mean()
+	r.MajorFaults = used.MajorFaults
+	r.DroppedMassMean, r.DroppedMassP99, r.DroppedMassMax = used.Shares.Mean(), used.Shares.Quantile(0.99), used.Shares.Most
+	r.DroppedExperts, r.FilledChoices, r.RescuedRows = used.DroppedExperts, used.FilledChoices, used.RescuedRows
 }
 
 // diverge fills in how far the row is from a reference.

@@ -21,6 +21,8 @@ type evaluator struct {
 	windows    [][]int32
 	prompts    [][]int32 // of greedy continuations; empty without
 	cluster    *cluster  // that runs now
+	cold       bool      // the next one begins with nothing in memory
+	saved      map[string]savedProfiles
 	references map[string]*evalReference
 	rows       []evalRow
 }
@@ -34,14 +36,24 @@ type evalReference struct {
 
 // start runs a model instead of the one that runs now.
 func (e *evaluator) start(ctx context.Context, f *localFlags) error {
-	e.cluster.stop()
-	e.cluster = nil
-	c, err := startLocal(ctx, f, e.show, e.cut)
+	e.stop()
+	c, err := startLocal(ctx, f, e.show, func(c *coordinator.Coordinator) error {
+		if err := e.prepareFolders(c, f); err != nil {
+			return err
+		}
+		return e.cut(c)
+	})
 	if err != nil {
 		return err
 	}
 	e.cluster = c
 	return nil
+}
+
+// stop ends the model that runs.
+func (e *evaluator) stop() {
+	e.cluster.stop()
+	e.cluster = nil
 }
 
 // cut makes the windows, when a tokenizer is there for the first time.
@@ -71,26 +83,24 @@ func (e *evaluator) cut(c *coordinator.Coordinator) error {
 // measure runs all arms of a format under a limit.
 func (e *evaluator) measure(ctx context.Context, format, limit string) error {
 	f := e.flags.local
-	f.model.format, f.coordinator.expertBudget = format, offBudget
+	f.model.format, f.coordinator.expertBudget, f.residency.limit = format, offBudget, limit
 	reference, err := e.reference(ctx, &f, format)
 	if err != nil {
 		return fmt.Errorf("the reference: %w", err)
 	}
 	for i := range e.plan.arms {
 		arm := &e.plan.arms[i]
-		if e.cluster == nil {
-			if err := e.start(ctx, &f); err != nil {
-				return err
-			}
+		start, err := e.begin(ctx, &f)
+		if err != nil {
+			return err
 		}
-		row := e.newRow(format, arm)
+		row := e.newRow(format, start, arm)
 		if err := e.runArm(ctx, arm, reference, &row); err != nil {
 			return fmt.Errorf("%s, budget %v: %w", format, arm.policy, err)
 		}
 		e.rows = append(e.rows, row)
 	}
-	e.cluster.stop()
-	e.cluster = nil
+	e.stop()
 	return nil
 }
 
@@ -107,15 +117,17 @@ func (e *evaluator) reference(ctx context.Context, own *localFlags, format strin
 	if r := e.references[flags.model.format]; r != nil {
 		return r, nil
 	}
-	if err := e.start(ctx, flags); err != nil {
+	start, err := e.begin(ctx, flags)
+	if err != nil {
 		return nil, err
 	}
 	r := &evalReference{format: flags.model.format}
 	if err := e.checkScratch(r.format); err != nil {
 		return nil, err
 	}
-	arm := evalArm{armReference, switchedOff(e.plan.arms[0].policy)}
-	row := e.newRow(r.format, &arm)
+	arm := e.plan.off()
+	arm.kind = armReference
+	row := e.newRow(r.format, start, &arm)
 	before := e.cluster.Engine.Totals()
 	feed, finish := e.watched(&arm, r.format)
 	logits, result, err := evaluation.Record(ctx, e.cluster.Engine, e.windows, e.vocabulary(), feed, e.flags.scratch)
@@ -128,7 +140,7 @@ func (e *evaluator) reference(ctx context.Context, own *localFlags, format strin
 		e.references = map[string]*evalReference{}
 	}
 	e.references[r.format] = r
-	row.count(result, before, e.cluster.Engine.Totals())
+	row.count(result, e.cluster.Engine.Totals().Since(&before))
 	if len(e.prompts) > 0 {
 		if r.continuations, err = feed.Continue(ctx, e.cluster.Engine, e.prompts, e.flags.greedy); err != nil {
 			return nil, err
@@ -136,8 +148,7 @@ func (e *evaluator) reference(ctx context.Context, own *localFlags, format strin
 	}
 	e.rows = append(e.rows, row)
 	if e.plan.reference != nil {
-		e.cluster.stop()
-		e.cluster = nil
+		e.stop()
 	}
 	return r, nil
 }
@@ -194,7 +205,7 @@ func (e *evaluator) runArm(ctx context.Context, arm *evalArm, reference *evalRef
 	if err != nil {
 		return err
 	}
-	row.count(result, before, e.cluster.Engine.Totals())
+	row.count(result, e.cluster.Engine.Totals().Since(&before))
 	if reference == nil {
 		return nil
 	}
