@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moepool/moepool/worker"
 )
 
 // heldout is a beginning of the demo model's text.
@@ -32,7 +34,10 @@ func heldout(t testing.TB, bytes int) string {
 // evalRows is `eval --json`.
 func evalRows(t testing.TB, args ...string) (rows []evalRow) {
 	t.Helper()
-	decoder := json.NewDecoder(strings.NewReader(moepool(t, append([]string{"eval", "--json", "--arena-dir", "none"}, args...)...)))
+	if !slices.Contains(args, "--arena-dir") {
+		args = append(args, "--arena-dir", "none")
+	}
+	decoder := json.NewDecoder(strings.NewReader(moepool(t, append([]string{"eval", "--json"}, args...)...)))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&rows); err != nil {
 		t.Fatal(err)
@@ -145,6 +150,39 @@ func requirePictures(t *testing.T, svg, picture string) {
 	}
 }
 
+// TestEvalLimits runs the demo model with less than half of its experts in memory: the same bits without a budget, and each arm begins alike,
+// so it gives the same whatever came before it. Nothing stays behind of what the arms needed most.
+func TestEvalLimits(t *testing.T) {
+	t.Parallel()
+	text, arena := heldout(t, 700), t.TempDir()
+	arguments := []string{text, "--arena-dir", arena, "--window", "32", "--windows", "5", "--greedy", "0", "--warmup", "16", "--prefetch", "off", "--workers", "1"}
+	rows := evalRows(t, append(arguments, "--resident-limit", "none,850KiB", "--expert-budget", "mass=0.3")...)
+	if len(rows) != 5 {
+		t.Fatalf("rows %+v", rows)
+	}
+	free, null, cut := rows[1], rows[3], rows[4]
+	if free.ResidentLimit != nil || free.BytesNotReadPerToken != nil || *free.HitRate != 1 || free.Start != startFollowing {
+		t.Errorf("without a limit: %+v", free)
+	}
+	if null.Arm != armNull || *null.ResidentLimit != 850<<10 || *null.KLDMax != 0 || null.NLL != rows[0].NLL || !(*null.HitRate > 0.1 && *null.HitRate < 0.8) ||
+		null.MissBytesPerToken == 0 || *null.BytesNotReadPerToken != 0 || !strings.Contains(null.Start, "nothing in memory, then 16 tokens without a budget") {
+		t.Errorf("the null arm under a limit: %+v", null)
+	}
+	if cut.Budget != "mass=0.3" || !(*cut.KLDMean > 0) || cut.DroppedMassMean == 0 || cut.DroppedMassMax > 0.3 || *cut.BytesNotReadPerToken <= 0 ||
+		cut.MissBytesPerToken >= null.MissBytesPerToken || cut.Start != null.Start {
+		t.Errorf("a budget under a limit: %+v", cut)
+	}
+	again := evalRows(t, append(arguments, "--resident-limit", "850KiB", "--expert-budget", "topp=0.5;mass=0.3")...)
+	last := again[len(again)-1]
+	if last.Budget != cut.Budget || last.NLL != cut.NLL || *last.KLDMean != *cut.KLDMean || *last.HitRate != *cut.HitRate || last.MissBytesPerToken != cut.MissBytesPerToken {
+		t.Errorf("behind another arm: %+v, before: %+v", last, cut)
+	}
+	left, err := filepath.Glob(filepath.Join(arena, "*", "*", worker.ProfileName))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 // Prefill is not cut by a budget for decoding: each token's prediction has the same bits. With --budget-prefill it is cut.
 func TestEvalPrefillIsNotCut(t *testing.T) {
 	t.Parallel()
@@ -177,9 +215,10 @@ func TestEvalPhasesAgree(t *testing.T) {
 
 // evalKeys are the keys of a row, which scripts read.
 var evalKeys = []string{
-	"format", "arm", "budget", "resident_limit", "phase", "rows", "perplexity", "nll", "tokens", "reference_format", "reference_perplexity", "kld_mean",
+	"format", "arm", "budget", "resident_limit", "phase", "rows", "start", "perplexity", "nll", "tokens", "reference_format", "reference_perplexity", "kld_mean",
 	"kld_mean_error", "kld_p999", "kld_max", "rms_dp", "same_top_p", "greedy_agreement", "greedy_agreement_median", "greedy_tokens", "tokens_per_s", "hit_rate",
-	"bytes_read_per_token", "bytes_not_read_per_token", "dropped_mass_mean", "dropped_experts", "rescued_rows", "pareto",
+	"miss_bytes_per_token", "bytes_read_per_token", "bytes_not_read_per_token", "major_faults", "dropped_mass_mean", "dropped_mass_p99", "dropped_mass_max",
+	"dropped_experts", "filled_choices", "rescued_rows", "pareto",
 }
 
 func TestEvalKeys(t *testing.T) {
@@ -219,6 +258,8 @@ func TestEvalUsage(t *testing.T) {
 		{[]string{"--expert-budget", "4;many"}, []string{"--expert-budget", `"many"`}},
 		{[]string{"--expert-budget", "4;count=4"}, []string{"--expert-budget", "count=4, which is there twice"}},
 		{[]string{"--expert-budget", ""}, []string{"--expert-budget", "empty"}},
+		{[]string{"--resident-limit", "1GiB,much"}, []string{"--resident-limit", `"much"`, "4GiB"}},
+		{[]string{"--resident-limit", "1GiB,"}, []string{"--resident-limit", "item 2 of the list is empty"}},
 		{[]string{"--plot", "a.gif"}, []string{"--plot a.gif", ".svg or .png"}},
 		{[]string{"--rows", "0"}, []string{"--rows is 0"}},
 		{[]string{"--rows", "2", "--prefill-chunk", "8"}, []string{"--prefill-chunk", "--rows", "don't go together"}},
