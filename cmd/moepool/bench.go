@@ -153,20 +153,30 @@ func hostCores() ([]int, error) {
 }
 
 func newBenchCommand() *cobra.Command {
+	var trace benchTrace
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine's limits, and kernels, layers and models against them",
 		Long: `Figures are of the fastest call; one GB is 10^9 bytes, a multiply and an add are two operations. % of roofline is the shortest
 possible time of the fastest call (bytes that must be read / measured bandwidth, or operations / measured peak, whichever is longer)
-divided by its time. All commands print the same rows, as a table or with --json.`,
+divided by its time. All commands print the same rows, as a table or with --json.
+
+With --trace FILE nothing is measured: what run, eval or a worker recorded with --residency-trace is asked again of eviction policies and
+resident limits, which prints how often the wanted experts would have been in memory, and what would have been read.`,
+		Example: "  moepool run --resident-limit 2GiB --residency-trace t.ndjson 'Once upon a time'\n" +
+			"  moepool bench --trace t.ndjson --resident-limit 1GiB,2GiB,1/2 --eviction next-use,lru,optimum",
 		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && trace.file != "" {
+				return nil
+			}
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("bench can't measure %q; valid: machine, layer, kernels, model", args[0])}
 			}
-			return usageError{errors.New("say what to measure: moepool bench machine, layer, kernels or model")}
+			return usageError{errors.New("say what to measure: moepool bench machine, layer, kernels or model; or a recorded --trace")}
 		},
-		RunE: func(*cobra.Command, []string) error { return nil }, // Args has refused
+		RunE: func(cmd *cobra.Command, _ []string) error { return trace.run(cmd) },
 	}
+	trace.register(cmd.Flags())
 	cmd.AddCommand(newBenchMachineCommand(), newBenchLayerCommand(), newBenchKernelsCommand(), newBenchModelCommand())
 	return cmd
 }

@@ -13,14 +13,14 @@ import (
 // Outputs are the forms that Write knows.
 var Outputs = []string{"table", "md", "csv"}
 
-// column is one column of a table; text is "" where a row has nothing to say.
-type column struct {
-	name string // as people read it
-	left bool   // adjusted
-	text func(r *Row) string
+// Column is one column of a table of rows; Text is "" where a row has nothing to say.
+type Column[R any] struct {
+	Name string // as people read it
+	Left bool   // adjusted
+	Text func(r *R) string
 }
 
-var columns = []column{
+var columns = []Column[Row]{
 	{"test", true, func(r *Row) string { return r.Test }},
 	{"rows", false, func(r *Row) string { return count(r.Rows) }},
 	{"format", true, func(r *Row) string { return r.Format }},
@@ -54,25 +54,28 @@ func digits(v *float64, decimals int) string {
 	return strconv.FormatFloat(*v, 'f', decimals, 64)
 }
 
-// Write prints rows in one of Outputs. Tables have only the columns in which a row says something; csv has all, named and written as in JSON.
-func Write(w io.Writer, output string, rows []Row) error {
+// Write prints rows in one of Outputs.
+func Write(w io.Writer, output string, rows []Row) error { return WriteRows(w, output, columns, rows) }
+
+// WriteRows prints rows of any kind in one of Outputs. Tables have only the columns in which a row says something; csv has all fields, named and written as in JSON.
+func WriteRows[R any](w io.Writer, output string, columns []Column[R], rows []R) error {
 	switch output {
 	case "csv":
 		return writeCSV(w, rows)
 	case "md":
-		return writeMarkdown(w, rows)
+		return writeMarkdown(w, used(columns, rows), rows)
 	case "table":
-		return writeTable(w, rows)
+		return writeTable(w, used(columns, rows), rows)
 	}
 	return fmt.Errorf("unknown output %q; valid: %s", output, strings.Join(Outputs, ", "))
 }
 
 // used are the columns that rows have something in.
-func used(rows []Row) []column {
-	var some []column
+func used[R any](columns []Column[R], rows []R) []Column[R] {
+	var some []Column[R]
 	for _, c := range columns {
 		for i := range rows {
-			if c.text(&rows[i]) != "" {
+			if c.Text(&rows[i]) != "" {
 				some = append(some, c)
 				break
 			}
@@ -81,31 +84,29 @@ func used(rows []Row) []column {
 	return some
 }
 
-func writeTable(w io.Writer, rows []Row) error {
+func writeTable[R any](w io.Writer, columns []Column[R], rows []R) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	some := used(rows)
-	for _, c := range some {
-		fmt.Fprintf(t, "%s\t", c.name)
+	for _, c := range columns {
+		fmt.Fprintf(t, "%s\t", c.Name)
 	}
 	fmt.Fprintln(t)
 	for i := range rows {
-		for _, c := range some {
-			fmt.Fprintf(t, "%s\t", c.text(&rows[i]))
+		for _, c := range columns {
+			fmt.Fprintf(t, "%s\t", c.Text(&rows[i]))
 		}
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
 }
 
-func writeMarkdown(w io.Writer, rows []Row) error {
+func writeMarkdown[R any](w io.Writer, columns []Column[R], rows []R) error {
 	var b strings.Builder
-	some := used(rows)
-	for _, c := range some {
-		b.WriteString("| " + c.name + " ")
+	for _, c := range columns {
+		b.WriteString("| " + c.Name + " ")
 	}
 	b.WriteString("|\n")
-	for _, c := range some {
-		if c.left {
+	for _, c := range columns {
+		if c.Left {
 			b.WriteString("| --- ")
 		} else {
 			b.WriteString("| ---: ")
@@ -113,8 +114,8 @@ func writeMarkdown(w io.Writer, rows []Row) error {
 	}
 	b.WriteString("|\n")
 	for i := range rows {
-		for _, c := range some {
-			b.WriteString("| " + c.text(&rows[i]) + " ")
+		for _, c := range columns {
+			b.WriteString("| " + c.Text(&rows[i]) + " ")
 		}
 		b.WriteString("|\n")
 	}
@@ -123,9 +124,9 @@ func writeMarkdown(w io.Writer, rows []Row) error {
 }
 
 // writeCSV takes names and values from the JSON form, so that the two can't differ.
-func writeCSV(w io.Writer, rows []Row) error {
+func writeCSV[R any](w io.Writer, rows []R) error {
 	out := csv.NewWriter(w)
-	names, _, err := fields(Row{})
+	names, _, err := fields(*new(R))
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ func writeCSV(w io.Writer, rows []Row) error {
 }
 
 // fields are a row's JSON keys in order and their values; null is "".
-func fields(r Row) (names, values []string, err error) {
+func fields(r any) (names, values []string, err error) {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return nil, nil, err
