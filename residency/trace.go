@@ -213,20 +213,26 @@ func (t *Trace) Bytes() int64 {
 	return sum
 }
 
-// Requested are the bytes of the parts that are computed at least once: what a worker needs to miss each only once.
+// Requested are the bytes of the parts that are wanted at least once, also of those that a budget cut: what a worker needs to miss each only once.
 func (t *Trace) Requested() int64 {
 	var sum int64
 	seen := map[Part]bool{}
 	place := t.places()
+	add := func(layer int, parts []uint32) {
+		for _, id := range parts {
+			if p := (Part{layer, id}); !seen[p] {
+				seen[p] = true
+				sum += t.size(place[layer], id)
+			}
+		}
+	}
 	for _, e := range t.events {
 		if e.op != work {
 			continue
 		}
-		for _, id := range e.parts {
-			if p := (Part{e.layer, id}); !seen[p] {
-				seen[p] = true
-				sum += t.size(place[e.layer], id)
-			}
+		add(e.layer, e.parts)
+		for _, c := range e.cut {
+			add(c.Layer, c.Parts)
 		}
 	}
 	return sum
