@@ -155,7 +155,7 @@ func requirePictures(t *testing.T, svg, picture string) {
 func TestEvalLimits(t *testing.T) {
 	t.Parallel()
 	text, arena := heldout(t, 700), t.TempDir()
-	arguments := []string{text, "--arena-dir", arena, "--window", "32", "--windows", "5", "--greedy", "0", "--warmup", "16", "--prefetch", "off", "--workers", "1"}
+	arguments := []string{text, "--arena-dir", arena, "--window", "32", "--windows", "5", "--greedy", "0", "--warmup", "16", "--workers", "1"}
 	rows := evalRows(t, append(arguments, "--resident-limit", "none,850KiB", "--expert-budget", "mass=0.3")...)
 	if len(rows) != 5 {
 		t.Fatalf("rows %+v", rows)
