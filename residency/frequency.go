@@ -65,9 +65,9 @@ func (f *frequency) share(size float64) float64 {
 	f.unusual = f.usual > 2*size || size > 2*f.usual
 	switch {
 	case size > f.usual:
-		f.usual *= usualStep
+		f.usual = min(f.usual*usualStep, size)
 	case size < f.usual:
-		f.usual /= usualStep
+		f.usual = max(f.usual/usualStep, size)
 	}
 	return share
 }

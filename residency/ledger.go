@@ -21,7 +21,7 @@ type LayerParts struct {
 const (
 	MaxLayer    = 1<<12 - 1 // highest number of a layer
 	MaxParts    = 1 << 16   // of a layer
-	maxSlots    = 1 << 22   // parts of all layers
+	maxSlots    = 1 << 20   // parts of all layers
 	maxPartSize = 1 << 40
 )
 

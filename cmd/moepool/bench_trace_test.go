@@ -75,7 +75,7 @@ func TestBenchTrace(t *testing.T) {
 	}
 
 	mustUnmarshal(t, moepool(t, "bench", "--trace", file, "--json", "--resident-limit", "8MiB,1/2,1/1", "--eviction", "lru"), &rows)
-	if len(rows) != 3 || rows[0].ResidentLimit != 8<<20 || rows[1].ResidentLimit != 24<<20 || rows[2].ResidentLimit != 48<<20 || rows[2].Misses != 48 {
+	if len(rows) != 3 || rows[0].ResidentLimit != 8<<20 || rows[1].ResidentLimit != 28<<20 || rows[2].ResidentLimit != 56<<20 || rows[2].Misses != 48 {
 		t.Errorf("rows of three limits are %+v", rows)
 	}
 
