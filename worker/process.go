@@ -63,6 +63,7 @@ func hold(o Options, packing bool) (h *holding, err error) {
 	if h.seat, err = takeSeat(&o); err != nil {
 		return h, err
 	}
+	h.seat.notes = append(h.seat.notes, o.Residency.Notes...)
 	h.memory = h.seat.memory(o.PerNode)
 	h.store, err = arena.OpenStore(arena.Options{
 		Dir:      ArenaFolder(o.ArenaDir, digest, o.Format, o.Parts, o.ID),
@@ -84,7 +85,7 @@ func hold(o Options, packing bool) (h *holding, err error) {
 	}
 	options := shard.Options{
 		Checkpoint: h.checkpoint, Store: h.store, Dir: h.store.Dir(), Team: h.team, Kernels: o.Kernels, Node: h.seat.node,
-		StrictNUMA: o.StrictNUMA, Log: o.Log,
+		StrictNUMA: o.StrictNUMA, Log: o.Log, Prefetch: o.Residency.Prefetch,
 	}
 	if !packing {
 		h.loadProfile()

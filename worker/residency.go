@@ -5,6 +5,7 @@ import (
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/residency"
+	"github.com/moepool/moepool/worker/shard"
 )
 
 // Residency says how experts come into memory and leave it. The zero value leaves both to the kernel.
@@ -13,11 +14,17 @@ type Residency struct {
 	// takes back what it needs.
 	Limit int64
 
+	// Notes are what is to be said of where Limit comes from, in the worker's beats.
+	Notes []string
+
 	// Eviction is the policy that decides which experts leave; nil is residency.Default.
 	Eviction residency.Policy
 
 	// Warm says what is brought into memory after loading, before the worker is ready; "" is WarmNone.
 	Warm Warm
+
+	// Prefetch says whether hints of the coordinator are followed; it needs a limit.
+	Prefetch shard.Prefetch
 
 	// MLock locks experts in memory while they are resident.
 	MLock bool

@@ -53,6 +53,7 @@ type cluster struct {
 	server  *transport.Server
 	workers *children.Group
 	trace   *traceFile // nil without --trace
+	notes   []string   // of the start, for the report
 	loaded  time.Duration
 	watched chan struct{}
 }
@@ -127,6 +128,7 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 	if f.threads < 0 {
 		return nil, usageError{fmt.Errorf("--threads is %d, it must be at least 1 (0: the node's physical cores)", f.threads)}
 	}
+	f.coordinator.prefetch = f.residency.prefetch
 	options, err := f.coordinator.options(format, set, topology)
 	if err != nil {
 		return nil, err
@@ -163,11 +165,12 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 	if err = check(c.Coordinator); err != nil {
 		return nil, err
 	}
-	limit, err := f.residentRoom(c.Coordinator, &options, len(seats), topology)
+	limit, err := f.residentRoom(c.Coordinator, &options, len(seats))
 	if err != nil {
 		return nil, err
 	}
 	limit.say(log)
+	c.notes = limit.notes()
 	c.workers, err = children.Start(ctx, children.Spec{
 		Args: slices.Concat(workerArguments(&f.model, &f.arena, &f.lane, dir, c.server.URL(), transport.DefaultCluster, f.threads),
 			f.residency.arguments(limit.each), []string{"--quiet=" + strconv.FormatBool(!f.verbose)}),
@@ -191,17 +194,13 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 }
 
 // residentRoom finds the resident limit of each worker that is started on this host, beside the coordinator.
-func (f *localFlags) residentRoom(c *coordinator.Coordinator, o *coordinator.Options, workers int, topology *numa.Topology) (residentRoom, error) {
-	needs, err := coordinatorNeeds(c, o.DenseFormat, o.KVFormat)
+func (f *localFlags) residentRoom(c *coordinator.Coordinator, o *coordinator.Options, workers int) (residentRoom, error) {
+	needs, err := coordinatorBytes(c, o.DenseFormat, o.KVFormat)
 	if err != nil {
 		return residentRoom{}, err
 	}
 	m := coordinator.PlacementModel(c.Checkpoint.Config(), o.ExpertFormat, o.Parts)
-	threads := f.threads
-	if threads == 0 {
-		threads = (topology.Cores() + workers - 1) / workers
-	}
-	h := holdingOf(m, workers, threads)
+	h := holdingOf(m, workers)
 	h.needs, h.files = h.needs+needs, f.arena.dir != "none"
 	room, err := f.residency.room(hostinfo.This(), h)
 	if err == nil && room.each == 0 && f.residency.trace != "" {

@@ -13,12 +13,14 @@ import (
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/attention"
+	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/model"
 	"github.com/moepool/moepool/coordinator/placement"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/residency"
 	"github.com/moepool/moepool/worker"
+	"github.com/moepool/moepool/worker/shard"
 )
 
 // residencyFlags say how experts come into memory and leave it.
@@ -26,6 +28,7 @@ type residencyFlags struct {
 	limit     string
 	eviction  string
 	warm      string
+	prefetch  string
 	mlock     bool
 	hugePages string
 	trace     string
@@ -45,6 +48,7 @@ func (f *residencyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.eviction, "eviction", residency.Default.String(), "with a resident limit, which experts leave for others: "+strings.Join(residency.Names, ", "))
 	flags.StringVar(&f.warm, "warm", string(worker.WarmNone),
 		"experts that are brought into memory before the first answer, as far as there is room: all, hottest (those that earlier runs needed most) or none")
+	flags.StringVar(&f.prefetch, "prefetch", string(shard.PrefetchAuto), "with a resident limit, read what the next layer will probably need: auto (while that pays), on or off")
 	flags.BoolVar(&f.mlock, "mlock", false, "lock experts in memory while they are resident, as far as RLIMIT_MEMLOCK allows")
 	flags.StringVar(&f.hugePages, "huge-pages", string(arena.HugePagesAuto), "pages that experts are mapped by: auto (huge ones where the kernel can) or never")
 	flags.StringVar(&f.trace, "residency-trace", "",
@@ -109,6 +113,11 @@ func (f *residencyFlags) parse(limit int64) (r worker.Residency, err error) {
 	if r.Warm, err = worker.ParseWarm(f.warm); err != nil {
 		return r, usageError{fmt.Errorf("--warm: %w", err)}
 	}
+	prefetch, err := engine.ParsePrefetch(f.prefetch)
+	if err != nil {
+		return r, usageError{fmt.Errorf("--prefetch: %w", err)}
+	}
+	r.Prefetch = shard.Prefetch(prefetch.String())
 	if r.HugePages, err = arena.ParsePageSize(f.hugePages); err != nil {
 		return r, usageError{fmt.Errorf("--huge-pages: %w", err)}
 	}
@@ -134,6 +143,14 @@ func (r residentRoom) say(log *logger) {
 	default:
 		log.Printf(warningPrefix+"%s", r.text)
 	}
+}
+
+// notes are what a report says of a limit that was found.
+func (r residentRoom) notes() []string {
+	if r.text == "" || r.asked {
+		return nil
+	}
+	return []string{r.text}
 }
 
 // holding is what workers that start now will take of memory, in bytes.
@@ -190,7 +207,7 @@ func (f *residencyFlags) arguments(each int64) []string {
 	if each > 0 {
 		limit = strconv.FormatInt(each, 10)
 	}
-	return []string{"--" + residentLimitFlag, limit, "--eviction", f.eviction, "--warm", f.warm,
+	return []string{"--" + residentLimitFlag, limit, "--eviction", f.eviction, "--warm", f.warm, "--prefetch", f.prefetch,
 		"--mlock=" + strconv.FormatBool(f.mlock), "--huge-pages", f.hugePages}
 }
 
@@ -202,15 +219,15 @@ func (f *residencyFlags) traceOf(id string, workers int) string {
 	return f.trace + "." + id
 }
 
+// What processes take beside what is counted, for prompts of some hundred tokens: the program, the Go heap, buffers, messages. Packing takes more,
+// for a while; the kernel takes back experts for it.
 const (
-	// processNeeds is what a process takes beside what is counted: the program, the Go heap, stacks, messages.
-	processNeeds = 64 << 20
-	// packingBuffers are the packed expert parts that each thread of a worker may hold until they are written.
-	packingBuffers = 2
+	coordinatorNeeds = 64 << 20
+	workerNeeds      = 48 << 20
 )
 
-// holdingOf is what so many workers take that hold all experts of a model in files; threads are those of each.
-func holdingOf(m placement.Model, workers, threads int) holding {
+// holdingOf is what so many workers take that hold all experts of a model in files.
+func holdingOf(m placement.Model, workers int) holding {
 	h := holding{workers: workers, files: true}
 	if len(m.Layers) > 0 {
 		h.largest = slices.Max(m.PartBytes)
@@ -218,17 +235,17 @@ func holdingOf(m placement.Model, workers, threads int) holding {
 	for _, b := range m.PartBytes {
 		h.experts += b * int64(m.Experts) * int64(len(m.Layers))
 	}
-	h.needs = int64(workers) * (processNeeds + packingBuffers*int64(max(1, threads))*h.largest)
+	h.needs = int64(workers) * workerNeeds
 	return h
 }
 
-// coordinatorNeeds is what a coordinator with one sequence takes.
-func coordinatorNeeds(c *coordinator.Coordinator, dense kernels.Format, kv attention.Format) (int64, error) {
+// coordinatorBytes is what a coordinator with one sequence takes.
+func coordinatorBytes(c *coordinator.Coordinator, dense kernels.Format, kv attention.Format) (int64, error) {
 	weights, err := model.Bytes(c.Checkpoint, dense)
 	if err != nil {
 		return 0, err
 	}
 	config := c.Checkpoint.Config()
 	shape := attention.Shape{Layers: len(config.Layers), KVHeads: config.KVHeads, HeadDim: config.HeadDim, Format: kv}
-	return processNeeds + weights + int64(c.Context())*int64(shape.PositionBytes()), nil
+	return coordinatorNeeds + weights + int64(c.Context())*int64(shape.PositionBytes()), nil
 }

@@ -65,7 +65,7 @@ func TestResidentRoom(t *testing.T) {
 
 func TestResidencyFlags(t *testing.T) {
 	t.Parallel()
-	good := residencyFlags{limit: "auto", eviction: "lru", warm: "none", hugePages: "auto"}
+	good := residencyFlags{limit: "auto", eviction: "lru", warm: "none", prefetch: "auto", hugePages: "auto"}
 	if err := good.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +73,7 @@ func TestResidencyFlags(t *testing.T) {
 		"--resident-limit": func(f *residencyFlags) { f.limit = "much" },
 		"--eviction":       func(f *residencyFlags) { f.eviction = "random" },
 		"--warm":           func(f *residencyFlags) { f.warm = "some" },
+		"--prefetch":       func(f *residencyFlags) { f.prefetch = "maybe" },
 		"--huge-pages":     func(f *residencyFlags) { f.hugePages = "always" },
 		"--residency-trace": func(f *residencyFlags) {
 			f.limit, f.trace = "none", "file"

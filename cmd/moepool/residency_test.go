@@ -74,7 +74,7 @@ func TestResidentLimit(t *testing.T) {
 	}
 	limit := whole.Workers[0].Arena.Bytes * 2 / 5
 	trace := filepath.Join(t.TempDir(), "trace")
-	for _, args := range [][]string{nil, {"--warm", "hottest"}, {"--warm", "all"}, {"--workers", "2"}, {"--huge-pages", "never", "--mlock"}} {
+	for _, args := range [][]string{nil, {"--warm", "hottest"}, {"--warm", "all"}, {"--workers", "2"}, {"--prefetch", "off", "--huge-pages", "never", "--mlock"}} {
 		r := ask(append(args, "--resident-limit", fmt.Sprint(limit), "--residency-trace", trace)...)
 		if !slices.Equal(whole.Tokens, r.Tokens) {
 			t.Errorf("%q: tokens %v, without a limit %v", args, r.Tokens, whole.Tokens)

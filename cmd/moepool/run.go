@@ -108,6 +108,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 	report := newRunReport(result, failure, c.loaded)
 	policy, _ := f.local.coordinator.policy() // checked by startLocal
 	report.describe(c.Coordinator, policy, c.Engine.Totals())
+	report.Notes = append(report.Notes, c.notes...)
 	if why := f.local.model.refused(); why != "" {
 		report.Notes = append(report.Notes, why)
 	}

@@ -33,7 +33,7 @@ func residencyLine(w *membership.WorkerStatus) string {
 	if r.Prefetched > 0 {
 		line += fmt.Sprintf("; %d prefetched, %.0f %% used", r.Prefetched, 100*float64(r.PrefetchUsed)/float64(r.Prefetched))
 	}
-	if r.PrefetchOff {
+	if r.Limit > 0 && r.PrefetchOff {
 		line += "; prefetch is off"
 	}
 	if r.Locked > 0 {

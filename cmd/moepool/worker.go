@@ -146,7 +146,7 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 		defer model.close()
 		options.Checkpoint, options.ModelDir, options.Fetch = model.checkpoint, model.dir, model.fetch
 	}
-	if options.Residency, err = f.residency(&options, topology, log); err != nil {
+	if options.Residency, err = f.residency(&options, log); err != nil {
 		return err
 	}
 	// A child ends with what started it, and at once, unless that one gave it time (runAll).
@@ -159,7 +159,7 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 }
 
 // residency is what the flags ask of one worker.
-func (f *workerFlags) residency(o *worker.Options, topology *numa.Topology, log *logger) (worker.Residency, error) {
+func (f *workerFlags) residency(o *worker.Options, log *logger) (worker.Residency, error) {
 	config := (*checkpoint.Config)(nil)
 	if o.Checkpoint != nil {
 		config = o.Checkpoint.Config()
@@ -168,17 +168,19 @@ func (f *workerFlags) residency(o *worker.Options, topology *numa.Topology, log 
 	if f.resident.limit == limitAuto {
 		sharers = f.perNode
 	}
-	limit, err := f.residentRoom(o.ModelDir, config, topology, sharers)
+	limit, err := f.residentRoom(o.ModelDir, config, sharers)
 	if err != nil {
 		return worker.Residency{}, err
 	}
 	limit.say(log)
-	return f.resident.parse(limit.each)
+	r, err := f.resident.parse(limit.each)
+	r.Notes = limit.notes()
+	return r, err
 }
 
 // residentRoom finds the resident limit of each of so many workers that share it. config may be nil: then it is that of the model in dir, and
 // with --fetch there may be none yet.
-func (f *workerFlags) residentRoom(dir string, config *checkpoint.Config, topology *numa.Topology, workers int) (room residentRoom, err error) {
+func (f *workerFlags) residentRoom(dir string, config *checkpoint.Config, workers int) (room residentRoom, err error) {
 	format, err := kernels.ParseFormat(f.model.format)
 	if err != nil {
 		return room, err
@@ -188,16 +190,12 @@ func (f *workerFlags) residentRoom(dir string, config *checkpoint.Config, topolo
 			return room, err
 		}
 	}
-	h := holding{workers: workers, needs: int64(workers) * processNeeds}
+	h := holding{workers: workers, needs: int64(workers) * workerNeeds}
 	if config != nil {
 		if err := coordinator.CheckParts(format, config, f.model.parts); err != nil {
 			return room, usageError{err}
 		}
-		threads := f.threads
-		if threads == 0 {
-			threads = (topology.Cores() + workers - 1) / workers
-		}
-		h = holdingOf(coordinator.PlacementModel(config, format, f.model.parts), workers, threads)
+		h = holdingOf(coordinator.PlacementModel(config, format, f.model.parts), workers)
 	}
 	h.files = f.arena.dir != "none"
 	return f.resident.room(hostinfo.This(), h)
@@ -236,7 +234,7 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 			arguments = append(arguments, flag, value)
 		}
 	}
-	limit, err := f.residentRoom(dir, nil, topology, len(seats))
+	limit, err := f.residentRoom(dir, nil, len(seats))
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ func describeResidency(describe func(name, help string, labels ...string)) {
 	describe("worker_reclaimed_total", "Expert parts that the kernel took away though they were within the resident limit.", "worker")
 	describe("worker_prefetched_total", "Expert parts that a worker read because of hints.", "worker")
 	describe("worker_prefetch_used_total", "Prefetched expert parts that were needed afterwards.", "worker")
+	describe("worker_prefetch_late_total", "Prefetched expert parts that were still being read when they were needed.", "worker")
 	describe("worker_prefetch_off", "1 if a worker doesn't follow hints.", "worker")
 	describe("worker_warm_bytes", "Bytes that a worker has brought into memory before it is ready.", "worker")
 	describe("worker_warm_total_bytes", "Bytes that a worker is to bring into memory before it is ready.", "worker")
@@ -44,6 +45,7 @@ func collectResidency(emit func(name string, kind prometheus.ValueType, value fl
 	count("worker_reclaimed_total", r.Reclaimed)
 	count("worker_prefetched_total", r.Prefetched)
 	count("worker_prefetch_used_total", r.PrefetchUsed)
+	count("worker_prefetch_late_total", r.PrefetchLate)
 	off := int64(0)
 	if r.PrefetchOff {
 		off = 1

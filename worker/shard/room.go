@@ -86,7 +86,8 @@ func (s *Shards) checkRoom(r room, look func() Memory) error {
 	if needed := r.anonymous + r.buffers; r.anonymous > 0 && needed > memory.Available {
 		return &RoomError{Needed: needed, Available: memory.Available, Why: why}
 	}
-	if s.h.o.Dir != "" && r.plan > memory.Available {
+	limited := s.h.o.Resident != nil && s.h.o.Resident.Limit <= memory.Available // who set it knows
+	if !limited && s.h.o.Dir != "" && r.plan > memory.Available {
 		s.note("experts take %s, memory available is %s (%s): some will be read from disk again and again", size(r.plan), size(memory.Available), memory.Why)
 	}
 	return nil
