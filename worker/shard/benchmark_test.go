@@ -18,7 +18,7 @@ import (
 )
 
 // benchmarkHolder is a holder of nothing yet for one layer of Qwen3-30B-A3B's experts (32 of its 128), with arena files.
-func benchmarkHolder(b *testing.B, threads int) (*Holder, *checkpoint.Checkpoint) {
+func benchmarkHolder(b *testing.B, threads int, resident *ResidentOptions) (*Holder, *checkpoint.Checkpoint) {
 	b.Helper()
 	spec, err := synth.Like("qwen3-30b-a3b")
 	if err != nil {
@@ -48,12 +48,12 @@ func benchmarkHolder(b *testing.B, threads int) (*Holder, *checkpoint.Checkpoint
 		b.Fatal(err)
 	}
 	b.Cleanup(tm.Close)
-	return NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1}), cp
+	return NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1, Resident: resident}), cp
 }
 
 // BenchmarkCompute is that layer: 8 experts a row, chosen at random.
 func BenchmarkCompute(b *testing.B) {
-	h, cp := benchmarkHolder(b, runtime.GOMAXPROCS(0))
+	h, cp := benchmarkHolder(b, runtime.GOMAXPROCS(0), nil)
 	plan, err := NewPlan(cp.Config(), kernels.Q8, 1, Whole(cp.Config(), 1))
 	if err != nil {
 		b.Fatal(err)
@@ -111,7 +111,7 @@ func benchmarkWork(b *testing.B, set *kernels.Set, p *Plan, rows int) *transport
 // BenchmarkComputeBeside is a row of the layer of BenchmarkCompute, whose first 16 experts are served: alone, and while the other 16 are packed
 // from the checkpoint again and again.
 func BenchmarkComputeBeside(b *testing.B) {
-	h, cp := benchmarkHolder(b, runtime.NumCPU())
+	h, cp := benchmarkHolder(b, runtime.NumCPU(), nil)
 	half := func(from uint32) *Plan {
 		l := transport.LayerParts{}
 		for id := from; id < from+16; id++ {
@@ -156,6 +156,40 @@ func BenchmarkComputeBeside(b *testing.B) {
 			<-ended
 			b.ReportMetric(float64(longest.Microseconds()), "µs-longest")
 			b.ReportMetric(float64(loads), "loads")
+		})
+	}
+}
+
+// BenchmarkComputeMissing is a row of the layer of BenchmarkCompute whose 8 experts are never in memory, since the limit has room for 8 and the rows
+// ask for others in turns: all bytes come from the disk, and are evicted again. MB/s is to be compared with the disk's sequential speed.
+func BenchmarkComputeMissing(b *testing.B) {
+	h, cp := benchmarkHolder(b, runtime.NumCPU(), &ResidentOptions{Limit: 8 * 5 << 20})
+	plan, err := NewPlan(cp.Config(), kernels.Q8, 1, Whole(cp.Config(), 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := h.Load(context.Background(), Loading{Plan: plan})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := benchmarkWork(b, h.o.Kernels, s.Plan(), 1)
+	for _, readers := range []int{1, 2, 3, 4, 6, 8} {
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			h.limits.readers = readers
+			var r transport.Result
+			read, missed := int64(0), int64(0)
+			for turn := 0; b.Loop(); turn++ {
+				for i := range w.Parts {
+					w.Parts[i] = uint32(turn%4*8 + i)
+				}
+				if err := s.Compute(context.Background(), w, &r); err != nil {
+					b.Fatal(err)
+				}
+				read += r.BytesRead
+				missed += r.MissBytes
+			}
+			b.ReportMetric(float64(missed)/b.Elapsed().Seconds()/1e6, "MB/s")
+			b.ReportMetric(float64(read)/float64(missed), "read/missed")
 		})
 	}
 }

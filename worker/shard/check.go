@@ -58,5 +58,34 @@ func (s *Shards) check(w *transport.Work) (*layer, error) {
 			}
 		}
 	}
-	return l, nil
+	return l, s.checkLists(w, malformed)
+}
+
+// checkLists refuses lists of expert parts that are not ascending or name parts that the model doesn't have. Parts that are not owned (any more)
+// may be named there: a budget's decision is older than the work, and hints are only that.
+func (s *Shards) checkLists(w *transport.Work, malformed func(string, ...any) error) error {
+	if err := s.checkList(w.Filled); err != nil {
+		return malformed("filled: %v", err)
+	}
+	for _, cut := range w.Cut {
+		if err := s.checkList(cut.Parts); err != nil {
+			return malformed("cut of layer %d: %v", cut.Layer, err)
+		}
+	}
+	if err := s.checkList(w.Hint.Parts); err != nil {
+		return malformed("hint of layer %d: %v", w.Hint.Layer, err)
+	}
+	return nil
+}
+
+func (s *Shards) checkList(parts []uint32) error {
+	for i, id := range parts {
+		if i > 0 && parts[i-1] >= id {
+			return fmt.Errorf("expert parts are not ascending at %d", id)
+		}
+		if int64(id) >= int64(s.plan.Experts)*int64(s.plan.Parts) {
+			return fmt.Errorf("expert part %d: there are %d experts of %d parts", id, s.plan.Experts, s.plan.Parts)
+		}
+	}
+	return nil
 }

@@ -66,7 +66,7 @@ func TestGroupingDoesNotMatter(t *testing.T) {
 			s.h.limits = defaultLimits
 			whole := slices.Clone(compute(t, s, w).Sum)
 
-			s.h.limits = limits{taskRows: rapid.IntRange(1, 9).Draw(rt, "rows of a task"), waveBytes: rapid.IntRange(1, 40000).Draw(rt, "bytes of a wave")}
+			s.h.limits = limits{taskRows: rapid.IntRange(1, 9).Draw(rt, "rows of a task"), waveBytes: rapid.IntRange(1, 40000).Draw(rt, "bytes of a wave"), readers: 1}
 			same(t, "small waves", compute(t, s, w).Sum, whole)
 			s.h.limits = defaultLimits
 
@@ -178,6 +178,10 @@ func TestCheckRefuses(t *testing.T) {
 		"not owned":          {transport.CodeNotOwned, func(w *transport.Work) { w.Parts = []uint32{0, 1, 5} }},
 		"no such part":       {transport.CodeNotOwned, func(w *transport.Work) { w.Parts = []uint32{0, 2, math.MaxUint32} }},
 		"other layer":        {transport.CodeNotOwned, func(w *transport.Work) { w.Layer = 0 }},
+		"cut beyond":         {transport.CodeMalformed, func(w *transport.Work) { w.Cut = []transport.LayerParts{{Layer: 1}, {Layer: 7, Parts: []uint32{8}}} }},
+		"cut descending":     {transport.CodeMalformed, func(w *transport.Work) { w.Cut = []transport.LayerParts{{Layer: 1, Parts: []uint32{3, 2}}} }},
+		"filled twice":       {transport.CodeMalformed, func(w *transport.Work) { w.Filled = []uint32{2, 2} }},
+		"hint beyond":        {transport.CodeMalformed, func(w *transport.Work) { w.Hint = transport.LayerParts{Layer: -1, Parts: []uint32{1 << 31}} }},
 		"no such layer":      {transport.CodeNotOwned, func(w *transport.Work) { w.Layer = -1 }},
 	} {
 		w := randomWork(t, 1, s.Plan(), 1, 3)

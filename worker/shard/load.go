@@ -72,6 +72,7 @@ func (h *Holder) Load(ctx context.Context, o Loading) (*Shards, error) {
 		return nil, err
 	}
 	s.noteFallbacks()
+	s.noteUnlimited()
 	if len(o.Keep) == 0 {
 		h.forgetReads()
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/moepool/moepool/residency"
 )
 
-// readersAtOnce is how many expert parts are read at a time: one reader leaves the disk idle while it enters pages into the page table and
-// computes checksums.
+// readersAtOnce is how many expert parts are read at a time: one reader leaves the disk idle while it enters pages into the page table,
+// evicts and computes checksums. BenchmarkComputeMissing compares.
 const readersAtOnce = 4
 
 // demand is the reading of one request's expert parts, in their order. Its goroutines inherit the process's memory policy, as all of its
@@ -43,7 +43,7 @@ func (h *Holder) demand(l *layer, reads []read) *demand {
 	d := &demand{h: h, layer: l, parts: c.parts, evicts: c.evicts, reads: reads, arrived: make(chan arrival, len(reads)), states: slices.Clone(c.state)}
 	h.reading.begin()
 	h.prefetcher.release()
-	d.readers.Store(int32(min(readersAtOnce, len(reads))))
+	d.readers.Store(int32(min(h.limits.readers, len(reads))))
 	for range d.readers.Load() {
 		d.ended.Go(d.run)
 	}

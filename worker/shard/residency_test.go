@@ -3,11 +3,16 @@ package shard
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/moepool/moepool/checkpoint/synth"
@@ -173,10 +178,30 @@ func TestRandomWorksUnderLimits(t *testing.T) {
 		if err := h.Close(); err != nil {
 			rt.Fatal(err)
 		}
+		replay(rt, h, &trace)
 		if t.Failed() {
 			rt.Fatal("see above")
 		}
 	})
+}
+
+// replay checks that a recorded trace gives the holder's own counters.
+func replay(t *rapid.T, h *Holder, recorded io.Reader) {
+	trace, err := residency.ReadTrace(recorded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals, err := trace.Replay(h.ledger.account.Policy(), h.ledger.account.Limit())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(h.ledger.account.Totals(), totals); diff != "" || trace.Recorded == nil || *trace.Recorded != totals {
+		t.Fatalf("the trace gives others than the worker's counters (-worker +replay):\n%s", diff)
+	}
+	r := h.Residency()
+	if r.Hits != totals.Hits || r.Misses != totals.Misses || r.MissBytes != totals.MissBytes || r.GhostBytes != totals.GhostBytes {
+		t.Fatalf("report %+v, replay %+v", r, totals)
+	}
 }
 
 // partsOf lists all expert parts of a plan.
@@ -187,4 +212,108 @@ func partsOf(p *Plan) (all []residency.Part) {
 		}
 	}
 	return all
+}
+
+// TestWarm: parts come in in the order asked for, as many as fit, in place of what loading left in memory; those of others are left out, and
+// damaged ones are left to the work that needs them.
+func TestWarm(t *testing.T) {
+	t.Parallel()
+	cp := openModel(t, synth.Tiny("mixtral"))
+	plain, _ := setup{}.load(t, cp)
+	size := sizeOf(plain.Plan())
+	dir := t.TempDir()
+	s, store := limited(dir, 1, ResidentOptions{Limit: 5*size + 1}).load(t, cp)
+	if got := s.h.Residency(); got.Resident != 5*size || got.Limit != 5*size+1 || got.Eviction == "" {
+		t.Errorf("after loading: %+v", got)
+	}
+	order := []residency.Part{{Layer: 2, ID: 7}, {Layer: 0, ID: 3}, {Layer: 2, ID: 7}, {Layer: 9, ID: 1}, {Layer: 1, ID: 99}, {Layer: 1, ID: 2}, {Layer: 1, ID: 3},
+		{Layer: 2, ID: 1}, {Layer: 0, ID: 0}}
+	var most, calls atomic.Int64
+	warm := func(s *Shards) {
+		t.Helper()
+		most.Store(0)
+		calls.Store(0)
+		err := s.Warm(context.Background(), order, func(done, total int64) {
+			calls.Add(1)
+			for old := most.Load(); done > old && !most.CompareAndSwap(old, done); old = most.Load() {
+			}
+			if total != 5*size {
+				t.Errorf("%d bytes in all, want %d", total, 5*size)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	warm(s)
+	if most.Load() != 5*size || calls.Load() != 6 {
+		t.Errorf("progress ended at %d after %d calls", most.Load(), calls.Load())
+	}
+	want := fmt.Sprint([]transport.LayerBitmap{{Layer: 0, Bits: []byte{8}}, {Layer: 1, Bits: []byte{12}}, {Layer: 2, Bits: []byte{0x82}}})
+	if got := fmt.Sprint(s.h.Resident(s)); got != want {
+		t.Errorf("resident %s, want %s", got, want)
+	}
+	reconcile(t, s)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Warm(ctx, order, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, dir, 1, func(f *os.File, _ int64) {
+		if _, err := f.WriteAt([]byte{1, 2, 3, 4}, 2<<20+2*2<<20+999); err != nil { // expert 2
+			t.Fatal(err)
+		}
+	})
+	profile := []residency.Heat{{Part: order[0], Heat: 0.5}, {Part: order[1], Heat: 0.4}}
+	s, store = limited(dir, 1, ResidentOptions{Limit: 5*size + 1, Profile: profile}).load(t, cp)
+	for _, p := range partsOf(s.plan) {
+		if s.h.ledger.resident(p) && p != order[0] && p != order[1] {
+			t.Errorf("%v stayed in memory, though the profile doesn't name it", p)
+		}
+	}
+	warm(s)
+	if c := store.Counters(); c.TornSlots != 1 || s.h.ledger.resident(residency.Part{Layer: 1, ID: 2}) {
+		t.Errorf("counters %+v", c)
+	}
+	reconcile(t, s)
+	w := randomWork(t, 3, plain.Plan(), 1, 8)
+	same(t, "after a damaged part", compute(t, s, w).Sum, compute(t, plain, w).Sum)
+	reconcile(t, s)
+	if hot := s.h.Profile(); len(hot) == 0 || hot[0].Heat < hot[len(hot)-1].Heat {
+		t.Errorf("profile %v", hot)
+	}
+}
+
+// TestLimitTooSmall: a limit below one expert part is refused by name.
+func TestLimitTooSmall(t *testing.T) {
+	t.Parallel()
+	cp := openModel(t, synth.Tiny("mixtral"))
+	_, _, err := limited(t.TempDir(), 1, ResidentOptions{Limit: 5000}).try(t, cp)
+	var limit *residency.LimitError
+	if !errors.As(err, &limit) || limit.Limit != 5000 {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLimitWithoutFiles: anonymous memory is no business of the ledger's, and that the limit can't work is said.
+func TestLimitWithoutFiles(t *testing.T) {
+	t.Parallel()
+	cp := openModel(t, synth.Tiny("mixtral"))
+	s, _ := limited("", 1, ResidentOptions{Limit: 200 << 10}).load(t, cp)
+	w := randomWork(t, 3, s.Plan(), 1, 8)
+	r := compute(t, s, w)
+	if countBits(r.Hits) != len(r.Parts) || r.MissBytes != 0 || s.h.Residency().Resident != 0 {
+		t.Errorf("%+v, %+v", r, s.h.Residency())
+	}
+	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "resident limit") {
+		t.Errorf("notes %q", notes)
+	}
+	for _, b := range s.h.Resident(s) {
+		if b.Bits[0] != 0xff {
+			t.Errorf("resident %v", b)
+		}
+	}
 }

@@ -3,6 +3,8 @@ package shard
 import (
 	"fmt"
 	"math"
+
+	"github.com/moepool/moepool/residency"
 )
 
 // Memory is what this process may still take.
@@ -101,6 +103,24 @@ func (s *Shards) noteFallbacks() {
 		s.note("all %d arenas lie in anonymous memory: the arena folder can't be used", n)
 	default:
 		s.note("%d of %d arenas lie wholly or partly in anonymous memory, not in %s", n, s.arenaCount(), s.h.o.Dir)
+	}
+}
+
+// noteUnlimited says so if the resident limit can't work: what is not in files can't be evicted.
+func (s *Shards) noteUnlimited() {
+	if s.h.ledger == nil {
+		return
+	}
+	bytes := int64(0)
+	for _, pl := range s.plan.Layers {
+		for _, id := range pl.Owned {
+			if a, slot := s.layers[pl.Number].slot(id); !a.InFile(slot) {
+				bytes += s.bytes(residency.Part{Layer: pl.Number, ID: id})
+			}
+		}
+	}
+	if bytes > 0 {
+		s.note("%s of experts lie in anonymous memory, which a resident limit can't evict: they come on top of the limit of %s", size(bytes), size(s.h.o.Resident.Limit))
 	}
 }
 

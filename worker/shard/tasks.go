@@ -25,13 +25,14 @@ type task struct {
 	remaining    counter             // gate jobs that have not ended; the last one prepares the rows
 }
 
-// limits bound the scratch memory of a task and a wave, whatever the size of a request.
+// limits bound the scratch memory of a task and a wave, and the parts that are being read, whatever the size of a request.
 type limits struct {
 	taskRows  int
 	waveBytes int // of float32 intermediates
+	readers   int // at a time
 }
 
-var defaultLimits = limits{taskRows: 1024, waveBytes: 32 << 20}
+var defaultLimits = limits{taskRows: 1024, waveBytes: 32 << 20, readers: readersAtOnce}
 
 const (
 	manyRows      = 16 // of a task
