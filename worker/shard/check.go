@@ -62,7 +62,7 @@ func (s *Shards) check(w *transport.Work) (*layer, error) {
 }
 
 // checkLists refuses lists of expert parts that are not ascending or name parts that the model doesn't have. Parts that are not owned (any more)
-// may be named there: a budget's decision is older than the work, and hints are only that.
+// may be named there: a budget's decision is older than the work. Hints are taken for what they are (prefetch.go).
 func (s *Shards) checkLists(w *transport.Work, malformed func(string, ...any) error) error {
 	if err := s.checkList(w.Filled); err != nil {
 		return malformed("filled: %v", err)
@@ -71,9 +71,6 @@ func (s *Shards) checkLists(w *transport.Work, malformed func(string, ...any) er
 		if err := s.checkList(cut.Parts); err != nil {
 			return malformed("cut of layer %d: %v", cut.Layer, err)
 		}
-	}
-	if err := s.checkList(w.Hint.Parts); err != nil {
-		return malformed("hint of layer %d: %v", w.Hint.Layer, err)
 	}
 	return nil
 }

@@ -181,7 +181,6 @@ func TestCheckRefuses(t *testing.T) {
 		"cut beyond":         {transport.CodeMalformed, func(w *transport.Work) { w.Cut = []transport.LayerParts{{Layer: 1}, {Layer: 7, Parts: []uint32{8}}} }},
 		"cut descending":     {transport.CodeMalformed, func(w *transport.Work) { w.Cut = []transport.LayerParts{{Layer: 1, Parts: []uint32{3, 2}}} }},
 		"filled twice":       {transport.CodeMalformed, func(w *transport.Work) { w.Filled = []uint32{2, 2} }},
-		"hint beyond":        {transport.CodeMalformed, func(w *transport.Work) { w.Hint = transport.LayerParts{Layer: -1, Parts: []uint32{1 << 31}} }},
 		"no such layer":      {transport.CodeNotOwned, func(w *transport.Work) { w.Layer = -1 }},
 	} {
 		w := randomWork(t, 1, s.Plan(), 1, 3)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/moepool/moepool/checkpoint/synth"
@@ -149,11 +150,11 @@ func TestDamageWhileReading(t *testing.T) {
 type endsLater struct {
 	context.Context
 	cancel func()
-	asked  int
+	left   atomic.Int64
 }
 
 func (c *endsLater) Err() error {
-	if c.asked--; c.asked < 0 {
+	if c.left.Add(-1) < 0 {
 		c.cancel()
 	}
 	return c.Context.Err()
@@ -169,7 +170,9 @@ func TestGivenUpWhileReading(t *testing.T) {
 		for asked := range 30 {
 			inner, cancel := context.WithCancel(context.Background())
 			w := randomWork(t, uint64(asked), plain.Plan(), asked%3, 5)
-			err := s.Compute(&endsLater{inner, cancel, asked % 15}, w, &transport.Result{})
+			ctx := &endsLater{Context: inner, cancel: cancel}
+			ctx.left.Store(int64(asked % 15))
+			err := s.Compute(ctx, w, &transport.Result{})
 			cancel()
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Fatal(err)
