@@ -155,10 +155,8 @@ func requirePictures(t *testing.T, svg, picture string) {
 func TestEvalLimits(t *testing.T) {
 	t.Parallel()
 	text, arena := heldout(t, 700), t.TempDir()
-	arguments := []string{text, "--arena-dir", arena, "--window", "32", "--windows", "5", "--greedy", "0", "--warmup", "16", "--workers", "1"}
-	if newEvalCommand().Flags().Lookup("prefetch") != nil {
-		arguments = append(arguments, "--prefetch", "off") // what is read ahead depends on time
-	}
+	arguments := []string{text, "--arena-dir", arena, "--window", "32", "--windows", "5", "--greedy", "0", "--warmup", "16", "--workers", "1",
+		"--prefetch", "off"} // what is read ahead depends on time
 	rows := evalRows(t, append(arguments, "--resident-limit", "none,850KiB", "--expert-budget", "mass=0.3;topp=0.6")...)
 	if len(rows) != 7 {
 		t.Fatalf("rows %+v", rows)
