@@ -27,13 +27,12 @@ func HostMemory(host hostinfo.Host) shard.Memory {
 	return m
 }
 
-// lockLimit is how much this worker may lock of its experts: what it may take of the host, and not more than it keeps in memory anyway.
+// lockLimit is how much this worker may lock of its experts: what it may take of the host. 0: a resident limit keeps it small anyway.
 func (h *holding) lockLimit() int64 {
-	limit := h.memory.Available
-	if r := h.o.Residency.Limit; r > 0 && (limit == 0 || r < limit) {
-		limit = r
+	if h.o.Residency.Limit > 0 {
+		return 0
 	}
-	return limit
+	return h.memory.Available
 }
 
 // rssAnon is this process's anonymous resident memory in bytes; 0 where it can't be read.

@@ -27,8 +27,7 @@ func (p *process) warm(ctx context.Context, l *loading, shards *shard.Shards) er
 	case err != nil:
 		p.seat.note("--warm %s ended early, after %s: %v", p.o.Residency.Warm, sizeText(brought), err)
 	case brought > 0:
-		p.o.Log("worker %s has brought %s of experts into memory in %.1f s (%.0f MB/s)", p.o.ID, sizeText(brought), took.Seconds(),
-			float64(brought)/1e6/max(took.Seconds(), 1e-3))
+		p.o.Log("worker %s is warm: %s of experts are in memory after %.1f s", p.o.ID, sizeText(brought), took.Seconds())
 	}
 	return nil
 }

@@ -172,7 +172,9 @@ func (f *workerFlags) residency(o *worker.Options, log *logger) (worker.Residenc
 	if err != nil {
 		return worker.Residency{}, err
 	}
-	limit.say(log)
+	if o.ParentPipe == nil { // else who started it has said it
+		limit.say(log)
+	}
 	r, err := f.resident.parse(limit.each)
 	r.Notes = limit.notes()
 	return r, err
