@@ -115,8 +115,8 @@ type answer struct {
 	}
 	Budget struct {
 		Dropped      int     `json:"dropped_experts"`
-		Mass         float64 `json:"dropped_mass"`
-		Rescued      int     `json:"rescued_rows"`
+		Filled       int     `json:"filled"`
+		Mass         float64 `json:"dropped_mass_mean"`
 		BytesNotRead *int64  `json:"bytes_not_read"`
 	}
 	Experts struct {

@@ -16,8 +16,8 @@ type figures struct {
 	hits                   float64 // share of the experts asked for, while decoding
 	read                   float64 // bytes that the disk gave, for each token
 	notRead                float64 // bytes that a budget spared, for each token; -1: unknown
-	dropped                float64 // experts, in an answer
-	mass                   float64 // gate mass of these, for each token
+	dropped, filled        float64 // experts that an answer lost, and took in their place
+	mass                   float64 // share of its gate mass that a row of a layer lost
 	faults                 float64 // major, for each token
 	anonymous              int64   // of all workers at the end
 	killed                 int
@@ -58,7 +58,8 @@ func (b *bench) measure(ctx context.Context, o clusterOptions, budget string) (f
 		one := figures{
 			prefill: p.Timings.Prefill, decode: d.Timings.Decode, speed: d.Timings.Speed,
 			hits: float64(d.Experts.Hits) / max(1, float64(d.Experts.Hits+d.Experts.Misses)),
-			read: float64(d.Read) / n, faults: float64(d.Faults) / n, dropped: float64(d.Budget.Dropped), mass: d.Budget.Mass / n, notRead: -1,
+			read: float64(d.Read) / n, faults: float64(d.Faults) / n, dropped: float64(d.Budget.Dropped),
+			filled: float64(d.Budget.Filled), mass: d.Budget.Mass, notRead: -1,
 		}
 		if d.Budget.BytesNotRead != nil {
 			one.notRead = float64(*d.Budget.BytesNotRead) / n
@@ -71,6 +72,7 @@ func (b *bench) measure(ctx context.Context, o clusterOptions, budget string) (f
 	f.speed, f.hits = of(func(f figures) float64 { return f.speed }), of(func(f figures) float64 { return f.hits })
 	f.read, f.notRead = of(func(f figures) float64 { return f.read }), of(func(f figures) float64 { return f.notRead })
 	f.dropped, f.mass = of(func(f figures) float64 { return f.dropped }), of(func(f figures) float64 { return f.mass })
+	f.filled = of(func(f figures) float64 { return f.filled })
 	f.faults = of(func(f figures) float64 { return f.faults })
 	end, err := c.counted()
 	if err != nil {
