@@ -37,6 +37,9 @@ func printHosts(ctx context.Context, b *bench, w io.Writer) (err error) {
 		return func(argv []string) []string { return append([]string{"env", set, script, "exec", name}, argv...) }
 	}
 	arena := b.arena + "-hosts"
+	if err := os.MkdirAll(arena, 0o755); err != nil {
+		return err
+	}
 	defer os.RemoveAll(arena)
 	half := b.experts/2 + beside
 	one := []host{{name: "h1-node0", within: on("h1")}}
