@@ -26,6 +26,7 @@ func printLimits(ctx context.Context, b *bench, w io.Writer) error {
 		{"a third, the kernel's reclaim", b.third(), []string{"--resident-limit", "none"}},
 		{"a third, LRU", b.third(), []string{"--eviction", "lru"}},
 		{"a third, LFU", b.third(), []string{"--eviction", "lfu"}},
+		{"a third, next-use", b.third(), []string{"--eviction", "next-use"}},
 	}
 	header(w, "memory for experts of "+gigabytes(b.experts), "prefill s", "decode s", "tokens/s", "hits", "MB read a token", "major faults a token", "RssAnon MB",
 		"peak MB", "killed", "same tokens")
