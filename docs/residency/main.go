@@ -69,7 +69,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.work, "work", "", "folder for the model and its packed experts; a model that is there is used again")
 	flag.StringVar(&o.moepool, "moepool", "", "binary (default: built now)")
 	flag.IntVar(&o.layers, "layers", 3, "layers of 128 experts, 0.6 GB each in q8, and 1.2 GB for the checkpoint")
-	flag.Float64Var(&o.skew, "skew", 0.1, "synth --router-skew")
+	flag.Float64Var(&o.skew, "skew", 0.05, "synth --router-skew")
 	flag.IntVar(&o.tokens, "tokens", 64, "tokens of an answer")
 	flag.IntVar(&o.rounds, "rounds", 3, "answers, of which medians are taken")
 	flag.StringVar(&chosen, "tables", strings.Join(names, ","), usage)
