@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,7 +104,9 @@ func littleMemory(t *testing.T, dir string, expertsOfALayer int, more int64) (li
 		t.Fatalf("with room: %d misses, %d bytes of experts", room.Experts.Misses, experts)
 	}
 	for name, arguments := range map[string][]string{
-		"the kernel's reclaim": nil,
+		"the kernel's reclaim":        {"--resident-limit", "none"},
+		"what the group has room for": nil,
+		"a limit":                     {"--resident-limit", fmt.Sprint(experts / 6)},
 	} {
 		if err := lowmemory.Forget(filepath.Join(dir, "arena")); err != nil {
 			t.Fatal(err)
@@ -113,6 +116,9 @@ func littleMemory(t *testing.T, dir string, expertsOfALayer int, more int64) (li
 			t.Errorf("%s: tokens %v, with room %v; logits are the same: %v", name, r.Tokens, room.Tokens, bytes.Equal(got, want))
 		}
 		for _, w := range r.Workers {
+			if w.Residency.Limit > 0 && w.Residency.Resident > w.Residency.Limit {
+				t.Errorf("%s: worker %s keeps %d bytes, its limit is %d", name, w.ID, w.Residency.Resident, w.Residency.Limit)
+			}
 			if w.RSSAnon > 24<<20 || w.Arena.Fallbacks > 0 {
 				t.Errorf("%s: worker %s has %d bytes of anonymous memory; arena %+v", name, w.ID, w.RSSAnon, w.Arena)
 			}
