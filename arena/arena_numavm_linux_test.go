@@ -12,13 +12,14 @@ import (
 )
 
 // roles are what this test's binary does as another process.
-var roles = map[string]func(dir string) error{"hold": holdFolder, "pin": pinSelf, "place": placeSlots, "mlock": lockAs, "squeeze": squeeze}
+var roles = map[string]func(dir string) error{"hold": holdFolder, "pin": pinSelf, "place": placeSlots, "mlock": lockAs, "squeeze": squeeze, "press": pressNode}
 
 const vmSlots = 3
 
 var vmGeometry = Geometry{Slots: vmSlots, SlotBytes: hugePage + 300<<10 + 1}
 
-// pinSelf binds this process to the node in ARENA_TEST_NODE, as a worker does, and goes on as placeSlots.
+// pinSelf binds this process to the node in ARENA_TEST_NODE, as a worker does (strictly, if ARENA_TEST_STRICT is set), and goes on in
+// the role of ARENA_TEST_NEXT.
 func pinSelf(string) error {
 	topology, err := numa.Read()
 	if err != nil {
@@ -32,10 +33,10 @@ func pinSelf(string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Setenv("ARENA_TEST_ROLE", "place"); err != nil {
+	if err := os.Setenv("ARENA_TEST_ROLE", os.Getenv("ARENA_TEST_NEXT")); err != nil {
 		return err
 	}
-	return numa.ExecPinned(node, false, os.Args, os.Environ())
+	return numa.ExecPinned(node, os.Getenv("ARENA_TEST_STRICT") != "", os.Args, os.Environ())
 }
 
 // placed is where placeSlots finds the pages of all slots.
@@ -97,7 +98,7 @@ func placeSlots(dir string) error {
 func placeOn(t *testing.T, node int, dir string) (p placed) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), "ARENA_TEST_ROLE=pin", "ARENA_TEST_DIR="+dir, fmt.Sprint("ARENA_TEST_NODE=", node))
+	c.Env = append(os.Environ(), "ARENA_TEST_ROLE=pin", "ARENA_TEST_NEXT=place", "ARENA_TEST_DIR="+dir, fmt.Sprint("ARENA_TEST_NODE=", node))
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {

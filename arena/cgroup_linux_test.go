@@ -14,7 +14,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/moepool/moepool/numa/hostinfo"
 )
@@ -228,12 +227,7 @@ func TestMemoryLimit(t *testing.T) {
 	for _, pages := range []PageSize{HugePagesAuto, HugePagesNever} {
 		for _, lock := range []string{"", "1"} {
 			t.Run(fmt.Sprintf("pages=%s/lock=%s", pages, lock), func(t *testing.T) {
-				edit(t, path, func(f *os.File) error { // what this process has cached is not the group's
-					if err := f.Sync(); err != nil {
-						return err
-					}
-					return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-				})
+				dropCache(t, path) // what this process has cached is not the group's
 				g := newMemoryGroup(t, limit)
 				out := runSqueezed(t, dir, g, "ARENA_TEST_PAGES="+string(pages), "ARENA_TEST_LOCK="+lock)
 				t.Logf("%+v", out)

@@ -3,7 +3,20 @@ package arena
 import (
 	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// dropCache takes a file that nobody maps out of the page cache.
+func dropCache(t *testing.T, path string) {
+	t.Helper()
+	edit(t, path, func(f *os.File) error {
+		if err := f.Sync(); err != nil {
+			return err
+		}
+		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+	})
+}
 
 // diskDir is a temporary folder on a file system with a disk, where pages can be dropped: below this package where the usual
 // place is a tmpfs.
