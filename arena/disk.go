@@ -1,6 +1,7 @@
 package arena
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -54,50 +55,89 @@ func Check(dir string) (Space, error) {
 	return s, nil
 }
 
-// speedPiece is what one write and one read of DiskSpeed transfers.
+// speedPiece is what one write and one read of MeasureDisk transfers.
 const speedPiece = 4 << 20
 
-// DiskSpeed measures the folder's sequential read speed in MB/s (10^6) with a temporary file of so many bytes (whole pieces of
-// 4 MiB, at least one), past the page cache where the file system allows it.
-func DiskSpeed(dir string, bytes int64) (float64, error) {
-	pieces := max(1, bytes/speedPiece)
+// DiskReads are sequential reads of a file, one after the other.
+type DiskReads struct {
+	Piece      int64           // bytes of each
+	Times      []time.Duration // of each, in order
+	FileSystem string
+}
+
+// MBPS is the speed in MB/s (10^6 bytes) over all reads.
+func (r DiskReads) MBPS() float64 {
+	var sum time.Duration
+	for _, t := range r.Times {
+		sum += t
+	}
+	return float64(r.Piece) * float64(len(r.Times)) / 1e6 / max(sum, time.Nanosecond).Seconds()
+}
+
+// MeasureDisk reads a temporary file of so many bytes (whole pieces of 4 MiB, at least one) in a folder, past the page cache where the
+// file system allows it. A virtual machine's host, or the disk, may still have what was just written in a cache of its own.
+func MeasureDisk(ctx context.Context, dir string, bytes int64) (DiskReads, error) {
 	s, err := Check(dir)
 	if err != nil {
-		return 0, err
+		return DiskReads{}, err
 	}
-	if pieces*speedPiece > s.FreeBytes/2 {
-		return 0, fmt.Errorf("disk speed of %s: a file of %d bytes is more than half of the %d free ones", dir, pieces*speedPiece, s.FreeBytes)
+	r := DiskReads{Piece: speedPiece, FileSystem: s.FileSystem, Times: make([]time.Duration, max(1, bytes/speedPiece))}
+	if all := int64(len(r.Times)) * speedPiece; all > s.FreeBytes/2 {
+		return DiskReads{}, fmt.Errorf("disk speed of %s: a file of %d bytes is more than half of the %d free ones", dir, all, s.FreeBytes)
 	}
+	if err := r.measure(ctx, dir); err != nil {
+		return DiskReads{}, fmt.Errorf("disk speed of %s: %w", dir, err)
+	}
+	return r, nil
+}
+
+func (r DiskReads) measure(ctx context.Context, dir string) error {
 	f, err := os.CreateTemp(dir, "speed-*.tmp")
 	if err != nil {
-		return 0, fmt.Errorf("disk speed of %s: %w", dir, err)
+		return err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
 	buffer, free, err := Anonymous(speedPiece, "measuring the disk")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer free()
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(buffer) // not zeros: a file system may compress; never fails
-	for range pieces {
+	for range r.Times {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if _, err := f.Write(buffer); err != nil {
-			return 0, fmt.Errorf("disk speed of %s: %w", dir, err)
+			return err
 		}
 	}
 	if err := f.Sync(); err != nil {
-		return 0, fmt.Errorf("disk speed of %s: %w", dir, err)
+		return err
 	}
 	direct, err := openPastCache(f)
 	if err != nil {
-		return 0, fmt.Errorf("disk speed of %s: %w", dir, err)
+		return err
 	}
 	defer direct.Close()
-	start := time.Now()
-	for i := range pieces {
-		if _, err := direct.ReadAt(buffer, i*speedPiece); err != nil {
-			return 0, fmt.Errorf("disk speed of %s: %w", dir, err)
+	for i := range r.Times {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		start := time.Now()
+		if _, err := direct.ReadAt(buffer, int64(i)*speedPiece); err != nil {
+			return err
+		}
+		r.Times[i] = time.Since(start)
 	}
-	return float64(pieces*speedPiece) / 1e6 / time.Since(start).Seconds(), nil
+	return nil
+}
+
+// DiskSpeed is MeasureDisk's speed in MB/s.
+func DiskSpeed(dir string, bytes int64) (float64, error) {
+	r, err := MeasureDisk(context.Background(), dir, bytes)
+	if err != nil {
+		return 0, err
+	}
+	return r.MBPS(), nil
 }

@@ -29,8 +29,8 @@ var tinyBench = map[string]struct {
 	measured []string // keys that hold a positive number in every row
 }{
 	"machine": {
-		[]string{"--threads", "1", "--memory", "4"},
-		[]string{"read", "int8", "f32"}, []string{"threads", "best_ms", "median_ms"},
+		[]string{"--threads", "1", "--memory", "4", "--disk", "."},
+		[]string{"read", "int8", "f32", "disk"}, []string{"threads", "best_ms", "median_ms"},
 	},
 	"layer": {
 		[]string{"--experts", "5", "--top-k", "2", "--hidden", "64", "--ffn", "96", "--rows", "1,3", "--calls", "2", "--threads", "1", "--memory", "4", "--format", "bf16"},
@@ -130,6 +130,7 @@ func TestBenchRefusals(t *testing.T) {
 		{"bench machine 3", exitUsage, "takes no argument"},
 		{"bench machine --threads 100000", exitUsage, "valid are 1 to"},
 		{"bench machine --memory 1000000", exitFailure, "MiB needed, available are"},
+		{"bench machine --disk /proc/version", exitUsage, "is not a folder"},
 		{"bench machine --output xml", exitUsage, "valid are table, md, csv"},
 		{"bench machine --json --output md", exitUsage, "exclude each other"},
 		{"bench layer --format q9", exitUsage, "unknown weights format"},
