@@ -51,9 +51,36 @@ func benchmarkHolder(b *testing.B, threads int, resident *ResidentOptions) (*Hol
 	return NewHolder(Options{Checkpoint: cp, Store: store, Dir: store.Dir(), Team: tm, Kernels: set, Node: -1, Resident: resident}), cp
 }
 
-// BenchmarkCompute is that layer: 8 experts a row, chosen at random.
+// BenchmarkCompute is that layer: 8 experts a row, chosen at random; with a ledger whose limit has room for all of them, and without one.
 func BenchmarkCompute(b *testing.B) {
-	h, cp := benchmarkHolder(b, runtime.GOMAXPROCS(0), nil)
+	for _, ledger := range []bool{false, true} {
+		var resident *ResidentOptions
+		if ledger {
+			resident = &ResidentOptions{Limit: 1 << 40}
+		}
+		h, cp := benchmarkHolder(b, runtime.GOMAXPROCS(0), resident)
+		s := loadWhole(b, h, cp)
+		for _, rows := range []int{1, 8, 64, 512} {
+			b.Run(fmt.Sprintf("ledger=%v/rows=%d", ledger, rows), func(b *testing.B) {
+				w := benchmarkWork(b, h.o.Kernels, s.Plan(), rows)
+				var r transport.Result
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := s.Compute(context.Background(), w, &r); err != nil {
+						b.Fatal(err)
+					}
+				}
+				weights := float64(len(r.Parts)) * float64(s.Plan().Shapes[0].Bytes()) * float64(b.N)
+				b.ReportMetric(weights/b.Elapsed().Seconds()/1e9, "GB/s")
+				operations := 2 * float64(len(w.Parts)) * 3 * float64(cp.Config().Hidden*cp.Config().ExpertIntermediate) * float64(b.N)
+				b.ReportMetric(operations/b.Elapsed().Seconds()/1e9, "GOP/s")
+			})
+		}
+	}
+}
+
+func loadWhole(b *testing.B, h *Holder, cp *checkpoint.Checkpoint) *Shards {
+	b.Helper()
 	plan, err := NewPlan(cp.Config(), kernels.Q8, 1, Whole(cp.Config(), 1))
 	if err != nil {
 		b.Fatal(err)
@@ -62,22 +89,7 @@ func BenchmarkCompute(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, rows := range []int{1, 8, 64, 512} {
-		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
-			w := benchmarkWork(b, h.o.Kernels, plan, rows)
-			var r transport.Result
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := s.Compute(context.Background(), w, &r); err != nil {
-					b.Fatal(err)
-				}
-			}
-			weights := float64(len(r.Parts)) * float64(plan.Shapes[0].Bytes()) * float64(b.N)
-			b.ReportMetric(weights/b.Elapsed().Seconds()/1e9, "GB/s")
-			operations := 2 * float64(len(w.Parts)) * 3 * float64(cp.Config().Hidden*cp.Config().ExpertIntermediate) * float64(b.N)
-			b.ReportMetric(operations/b.Elapsed().Seconds()/1e9, "GOP/s")
-		})
-	}
+	return s
 }
 
 func benchmarkWork(b *testing.B, set *kernels.Set, p *Plan, rows int) *transport.Work {
@@ -164,32 +176,43 @@ func BenchmarkComputeBeside(b *testing.B) {
 // ask for others in turns: all bytes come from the disk, and are evicted again. MB/s is to be compared with the disk's sequential speed.
 func BenchmarkComputeMissing(b *testing.B) {
 	h, cp := benchmarkHolder(b, runtime.NumCPU(), &ResidentOptions{Limit: 8 * 5 << 20})
-	plan, err := NewPlan(cp.Config(), kernels.Q8, 1, Whole(cp.Config(), 1))
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := h.Load(context.Background(), Loading{Plan: plan})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := loadWhole(b, h, cp)
 	w := benchmarkWork(b, h.o.Kernels, s.Plan(), 1)
-	for _, readers := range []int{1, 2, 3, 4, 6, 8} {
+	for _, readers := range []int{1, 2, 4, 8} {
 		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
 			h.limits.readers = readers
-			var r transport.Result
-			read, missed := int64(0), int64(0)
-			for turn := 0; b.Loop(); turn++ {
+			turn := uint32(0)
+			benchmarkMissing(b, s, w, func() {
+				turn++
 				for i := range w.Parts {
-					w.Parts[i] = uint32(turn%4*8 + i)
+					w.Parts[i] = turn%4*8 + uint32(i)
 				}
-				if err := s.Compute(context.Background(), w, &r); err != nil {
-					b.Fatal(err)
-				}
-				read += r.BytesRead
-				missed += r.MissBytes
-			}
-			b.ReportMetric(float64(missed)/b.Elapsed().Seconds()/1e6, "MB/s")
-			b.ReportMetric(float64(read)/float64(missed), "read/missed")
+			})
 		})
 	}
+}
+
+// BenchmarkComputeWaves is the layer of BenchmarkCompute with rows that need all of its experts, 4 times as many as the limit has room for.
+func BenchmarkComputeWaves(b *testing.B) {
+	h, cp := benchmarkHolder(b, runtime.NumCPU(), &ResidentOptions{Limit: 8 * 5 << 20})
+	s := loadWhole(b, h, cp)
+	for _, rows := range []int{64, 512} {
+		w := benchmarkWork(b, h.o.Kernels, s.Plan(), rows)
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) { benchmarkMissing(b, s, w, func() {}) })
+	}
+}
+
+func benchmarkMissing(b *testing.B, s *Shards, w *transport.Work, next func()) {
+	var r transport.Result
+	read, missed := int64(0), int64(0)
+	for b.Loop() {
+		next()
+		if err := s.Compute(context.Background(), w, &r); err != nil {
+			b.Fatal(err)
+		}
+		read += r.BytesRead
+		missed += r.MissBytes
+	}
+	b.ReportMetric(float64(missed)/b.Elapsed().Seconds()/1e6, "MB/s")
+	b.ReportMetric(float64(read)/float64(missed), "read/missed")
 }
