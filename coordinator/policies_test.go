@@ -25,13 +25,15 @@ func TestAdopt(t *testing.T) {
 		{nil, policies{budget.Policy{Count: 4, Rescue: true}, dispatch.WaitMissing, time.Second, 0}},
 		{map[string]string{"expert-budget": "off", "budget-prefill": "true", "on-missing": "drop", "of-the-future": "x"},
 			policies{budget.Policy{Prefill: true, Rescue: true}, dispatch.DropMissing, time.Second, 0}},
+		{map[string]string{"expert-budget": "mass=0.05,topp=0.9,fill=20", "budget-prefill": "true"},
+			policies{budget.Policy{Mass: 0.05, TopP: 0.9, Fill: 20, Prefill: true, Rescue: true}, dispatch.WaitMissing, time.Second, 0}},
 		{map[string]string{"budget-rescue": "false", "missing-deadline": "2s", "replicas": "2"}, policies{budget.Policy{Count: 4}, dispatch.WaitMissing, 2 * time.Second, 2}},
 	} {
 		if err := c.adopt(s.settings); err != nil || *c.policies.Load() != s.want {
 			t.Errorf("%v: %v, %v, want %v", s.settings, err, c.policies.Load(), &s.want)
 		}
 	}
-	if len(said) != 2 {
+	if len(said) != 3 {
 		t.Errorf("it is said each time that other policies count, and only then: %q", said)
 	}
 	before := *c.policies.Load()

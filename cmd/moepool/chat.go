@@ -79,7 +79,7 @@ func chatLoop(ctx context.Context, model chatModel, out io.Writer, quiet bool) e
 		}
 		messages = append(asked, template.Message{Role: "assistant", Content: report.Text})
 		if err == nil && !quiet {
-			fmt.Fprintln(os.Stderr, report.speed())
+			fmt.Fprintln(os.Stderr, report.summary())
 		}
 	}
 }

@@ -135,10 +135,7 @@ func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error
 		fmt.Fprintln(out)
 	}
 	if failure == nil && !f.quiet && !f.asJSON {
-		fmt.Fprintln(os.Stderr, report.speed())
-		if cut := report.Budget.summary(); cut != "" {
-			fmt.Fprintln(os.Stderr, cut)
-		}
+		fmt.Fprintln(os.Stderr, report.summary())
 	}
 	if failure != nil { // said before the workers are ended: one that hangs takes a while
 		fmt.Fprintf(os.Stderr, "moepool: %v\n", failure)
@@ -147,10 +144,14 @@ func (f *runFlags) finish(out io.Writer, report *runReport, failure error) error
 	return nil
 }
 
-// speed is the summary of an answer.
-func (r *runReport) speed() string {
-	return fmt.Sprintf("[%d prompt tokens, first token after %.2f s; %d tokens, %.1f tokens/s]",
+// summary is how fast an answer was, and what its budget cut.
+func (r *runReport) summary() string {
+	speed := fmt.Sprintf("[%d prompt tokens, first token after %.2f s; %d tokens, %.1f tokens/s]",
 		r.Usage.PromptTokens, r.Timings.Prefill, r.Usage.CompletionTokens, r.Timings.TokensPerSecond)
+	if cut := r.Budget.summary(); cut != "" {
+		return speed + "\n" + cut
+	}
+	return speed
 }
 
 // request builds the request from flags, arguments and standard input; chat says that there is no prompt but a terminal.

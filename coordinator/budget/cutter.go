@@ -59,6 +59,8 @@ type Cutter struct {
 	most     []float64 // by row: what it may lose by the rule mass
 	lost     []float64 // by row: what it has lost by it
 	read     []int64   // by worker
+	costs    []cost    // of the expert in question
+	cost     func(worker int, bytes int64)
 	dropped  []int32
 	filled   []int32
 	shares   []float64

@@ -18,11 +18,6 @@ const DefaultFill = -1
 // Off says whether the policy never drops anything.
 func (p Policy) Off() bool { return p.Count <= 0 && p.Bytes <= 0 && p.Mass <= 0 && p.TopP <= 0 }
 
-// NeedsResidency says whether decisions look at what is in memory.
-func (p Policy) NeedsResidency() bool {
-	return p.Count > 0 || p.Bytes > 0 || p.Mass > 0 || p.Fill != 0 && !p.Off()
-}
-
 // Candidates is how many of a row's best experts Apply wants to know, when the model chooses k; 0: none.
 func (p Policy) Candidates(k int) int {
 	switch {

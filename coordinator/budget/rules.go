@@ -139,18 +139,31 @@ func (c *Cutter) reads(id int32) bool {
 	if c.policy.Bytes <= 0 {
 		return true
 	}
+	if c.cost == nil { // once, not for each expert
+		c.cost = func(worker int, bytes int64) { c.costs = append(c.costs, cost{worker, bytes}) }
+	}
+	c.costs = c.costs[:0]
+	c.Missing(id, c.cost)
 	fits := true
-	c.Missing(id, func(worker int, bytes int64) {
-		for len(c.read) <= worker {
+	for _, k := range c.costs {
+		for len(c.read) <= k.worker {
 			c.read = append(c.read, 0)
 		}
-		c.read[worker] += bytes
-		fits = fits && c.read[worker] <= c.policy.Bytes
-	})
-	if !fits {
-		c.Missing(id, func(worker int, bytes int64) { c.read[worker] -= bytes })
+		c.read[k.worker] += k.bytes
+		fits = fits && c.read[k.worker] <= c.policy.Bytes
+	}
+	for _, k := range c.costs {
+		if !fits {
+			c.read[k.worker] -= k.bytes
+		}
 	}
 	return fits
+}
+
+// cost is what a worker would read of an expert.
+type cost struct {
+	worker int
+	bytes  int64
 }
 
 // fill lets the governed rows that lost experts take what is computed or in memory anyway from their best.

@@ -45,6 +45,7 @@ type batch struct {
 	candidates        []router.Choice // per row, best first; only where the budget needs them
 	residency         Residency       // the budget's, of this step
 	cutter            budget.Cutter
+	decision          budget.Batch
 	report            budget.Report // of the layer in progress
 	attention         []attention.Row
 

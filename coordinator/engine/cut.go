@@ -8,11 +8,11 @@ func (e *Engine) cut(b *batch) {
 	if b.budget.Off() {
 		return
 	}
-	decision := budget.Batch{
+	b.decision = budget.Batch{
 		Rows: b.choices, Phases: b.phases[:b.rows], Candidates: b.candidates, Normalize: e.config.NormalizeTopK,
 		Resident: e.resident, Missing: e.missing,
 	}
-	b.report = b.cutter.Apply(b.budget, &decision)
+	b.report = b.cutter.Apply(b.budget, &b.decision)
 	e.countBudget(b)
 }
 
@@ -23,27 +23,36 @@ func (e *Engine) isResident(expert int32) bool {
 
 // eachMissing tells of the parts of an expert of the layer in progress that are not in memory. Where workers are not known, one reads all.
 func (e *Engine) eachMissing(expert int32, part func(worker int, bytes int64)) {
-	layer := e.batch.layer
-	parts, _ := e.batch.residency.(PartResidency)
 	workers, _ := e.batch.residency.(WorkerResidency)
 	for p, bytes := range e.partBytes {
-		if parts != nil && parts.ResidentPart(layer, expert, p) {
+		if e.hasPart(expert, p) {
 			continue
 		}
 		worker := 0
 		if workers != nil {
-			worker = workers.Reader(layer, expert, p)
+			worker = workers.Reader(e.batch.layer, expert, p)
 		}
 		part(worker, bytes)
 	}
 }
 
+// hasPart says whether a part of an expert of the layer in progress is in memory, as far as that is known of an expert that is not as a whole.
+func (e *Engine) hasPart(expert int32, p int) bool {
+	parts, ok := e.batch.residency.(PartResidency)
+	return ok && parts.ResidentPart(e.batch.layer, expert, p)
+}
+
 // countBudget adds a layer's decision.
 func (e *Engine) countBudget(b *batch) {
 	var unread int64
-	if b.residency != nil {
-		for _, expert := range b.report.Dropped {
-			e.eachMissing(expert, func(_ int, bytes int64) { unread += bytes })
+	for _, expert := range b.report.Dropped {
+		if b.residency.Resident(b.layer, expert) {
+			continue // topp drops what is in memory, too
+		}
+		for p, bytes := range e.partBytes {
+			if !e.hasPart(expert, p) {
+				unread += bytes
+			}
 		}
 	}
 	e.counting.Lock()

@@ -10,13 +10,13 @@ import (
 	"github.com/moepool/moepool/kernels"
 )
 
-// A decode step allocates no more for a model with more layers. Not parallel, as AllocsPerRun demands.
+// A decode step allocates no more for a model with more layers, with a budget of all rules, too. Not parallel, as AllocsPerRun demands.
 func TestLayersDoNotAllocate(t *testing.T) {
 	for _, family := range []string{"qwen3_moe", "qwen2_moe", "mixtral"} { // dense layers, a shared expert, experts only
-		allocations := func(layers int) float64 {
+		allocations := func(layers int, policy budget.Policy) float64 {
 			cp := synthetic(t, family, func(s *synth.Spec) { s.Layers = layers })
 			e, err := engine.New(cp, engine.Options{
-				Team: newTeam(t, 2), ExpertFormat: kernels.Q8, DenseFormat: kernels.Q8, Experts: noExperts{},
+				Team: newTeam(t, 2), ExpertFormat: kernels.Q8, DenseFormat: kernels.Q8, Experts: noExperts{}, Budget: policy,
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -33,8 +33,10 @@ func TestLayersDoNotAllocate(t *testing.T) {
 				chunk[0].Into = out[0].Logits
 			})
 		}
-		if few, many := allocations(3), allocations(9); many > few {
-			t.Errorf("%s: %v allocations with 3 layers, %v with 9", family, few, many)
+		for _, policy := range []budget.Policy{{}, {Count: 1, Bytes: 1 << 20, Mass: 0.1, TopP: 0.9, Fill: budget.DefaultFill, Rescue: true}} {
+			if few, many := allocations(3, policy), allocations(9, policy); many > few {
+				t.Errorf("%s, budget %s: %v allocations with 3 layers, %v with 9", family, policy, few, many)
+			}
 		}
 	}
 }

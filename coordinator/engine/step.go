@@ -139,7 +139,7 @@ func (e *Engine) check(c Chunk) error {
 // compute runs all layers and the LM head over a batch.
 func (e *Engine) compute(ctx context.Context, b *batch) error {
 	var residency Residency
-	if b.budget.NeedsResidency() && e.options.Experts != nil {
+	if !b.budget.Off() && e.options.Experts != nil {
 		residency = e.options.Experts.Snapshot()
 	}
 	if err := e.embed(b); err != nil {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	_ "github.com/moepool/moepool/internal/propertyseed"
+	"github.com/moepool/moepool/kernels"
 )
 
 var nan = float32(math.NaN())
@@ -101,4 +102,41 @@ func TestNormalizeWeights(t *testing.T) {
 			t.Error(d)
 		}
 	}
+}
+
+// Candidates are a stable sort by probability, best first; those that a choice has too have its weights, bit for bit, and the more are asked for
+// the longer the list, with the same beginning.
+func TestCandidates(t *testing.T) {
+	t.Parallel()
+	set, err := kernels.Select("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		scores := rapid.SliceOfN(rapid.Float32Range(-3, 3), 1, 40).Draw(t, "scores")
+		k, normalize := rapid.IntRange(0, 8).Draw(t, "k"), rapid.Bool().Draw(t, "normalize")
+		var choice, all Choice
+		divisor := TopK(set, &choice, scores, k, normalize)
+		Candidates(&all, scores, len(scores), divisor)
+		if len(all.Experts) != len(scores) {
+			t.Fatalf("%d candidates of %d", len(all.Experts), len(scores))
+		}
+		for i := range all.Experts[1:] {
+			a, b := all.Experts[i], all.Experts[i+1]
+			if scores[a] < scores[b] || scores[a] == scores[b] && a > b {
+				t.Fatalf("candidate %d is expert %d, before %d", i, a, b)
+			}
+		}
+		own := Choice{slices.Clone(all.Experts[:min(k, len(scores))]), slices.Clone(all.Weights[:min(k, len(scores))])}
+		own.SortByID()
+		if !slices.Equal(choice.Experts, own.Experts) || !slices.Equal(choice.Weights, own.Weights) {
+			t.Fatalf("the first %d are %v, not the choice %v", k, own, choice)
+		}
+		m := rapid.IntRange(0, 50).Draw(t, "m")
+		some := Choice{Experts: []int32{7, 7, 7}, Weights: []float32{7}}
+		Candidates(&some, scores, m, divisor)
+		if n := min(m, len(scores)); !slices.Equal(some.Experts, all.Experts[:n]) || !slices.Equal(some.Weights, all.Weights[:n]) {
+			t.Fatalf("%d of %v are %v", m, all, some)
+		}
+	})
 }

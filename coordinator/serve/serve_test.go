@@ -100,12 +100,12 @@ func TestRequest(t *testing.T) {
 	t.Parallel()
 	own := budget.Policy{Count: 9, Prefill: true}
 	q := &transport.GenerateRequest{Prompt: "p", Generated: []int32{4, 5}, MaxTokens: 7, Temperature: 0.5, TopK: 3, TopP: 0.9, MinP: 0.1, Seed: 11,
-		Stop: []string{"x"}, IgnoreEOS: true, ExpertBudget: "count=2", Messages: []transport.ChatMessage{{Role: "user", Content: "hi"}}}
+		Stop: []string{"x"}, IgnoreEOS: true, ExpertBudget: "2,mass=0.1,fill=9", Messages: []transport.ChatMessage{{Role: "user", Content: "hi"}}}
 	r, err := request(q, 64, own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Budget == nil || *r.Budget != (budget.Policy{Count: 2, Prefill: true}) {
+	if r.Budget == nil || *r.Budget != (budget.Policy{Count: 2, Mass: 0.1, Fill: 9, Prefill: true}) {
 		t.Errorf("budget %+v", r.Budget)
 	}
 	if r.Prompt.Raw != "p" || !slices.Equal(r.Generated, q.Generated) || r.MaxTokens != 7 || r.PrefillChunk != 64 || !r.IgnoreEOS || r.Stop[0] != "x" ||
