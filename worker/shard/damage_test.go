@@ -113,7 +113,7 @@ func TestDamageWhileReading(t *testing.T) {
 			"truncated":        func(dir string) { cut(t, dir, 7<<20) },
 			"truncated to 0":   func(dir string) { cut(t, dir, 0) },
 		} {
-			s, store := u.load(t, cp)
+			_, store := u.load(t, cp)
 			if err := store.Close(); err != nil { // so that checksums are verified anew
 				t.Fatal(err)
 			}
@@ -121,7 +121,7 @@ func TestDamageWhileReading(t *testing.T) {
 			if strings.HasPrefix(what, "torn") {
 				harm(u.dir)
 			}
-			s, store = u.load(t, cp)
+			s, store := u.load(t, cp)
 			chill(t, s)
 			if !strings.HasPrefix(what, "torn") {
 				harm(u.dir)
