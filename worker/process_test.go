@@ -166,7 +166,7 @@ func TestAnonymousMemory(t *testing.T) {
 		}
 		grown := float64(ready.RSSAnon-idle.RSSAnon) / float64(ready.TotalBytes)
 		t.Logf("%s: anonymous memory %d KiB idle, %d KiB ready, experts %d KiB; pages %+v", id, idle.RSSAnon>>10, ready.RSSAnon>>10, ready.TotalBytes>>10, ready.Pages)
-		if dir == "none" && (grown < 0.95 || grown > 1.2) || dir != "none" && grown > 0.05 {
+		if dir == "none" && (grown < 0.95 || grown > 1.2) || dir != "none" && grown > 0.1 { // the race detector needs some, too
 			t.Errorf("%s: anonymous memory grew by %.1f %% of the experts' bytes", id, 100*grown)
 		}
 		if ready.Pages.Local == 0 || ready.Pages.Remote > ready.Pages.Local/20 {
