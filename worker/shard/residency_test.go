@@ -317,3 +317,15 @@ func TestLimitWithoutFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitInMemoryFolder: where evicted files stay in memory, the limit can't work, which is said; the sums are right.
+func TestLimitInMemoryFolder(t *testing.T) {
+	cp := openModel(t, synth.Tiny("mixtral"))
+	plain, _ := setup{}.load(t, cp)
+	s, _ := limited(smallDisk(t, "60m"), 1, ResidentOptions{Limit: 200 << 10}).load(t, cp)
+	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "stay in memory when they are evicted") {
+		t.Errorf("notes %q", notes)
+	}
+	w := randomWork(t, 3, s.Plan(), 1, 8)
+	same(t, "in a memory folder", compute(t, s, w).Sum, compute(t, plain, w).Sum)
+}

@@ -119,6 +119,10 @@ func (s *Shards) noteUnlimited() {
 			}
 		}
 	}
+	if s.stuck > 0 {
+		s.note("%s of experts in %s stay in memory when they are evicted (a folder in memory, or another process that uses its files): they come on top of the resident limit of %s",
+			size(s.stuck), s.h.o.Dir, size(s.h.o.Resident.Limit))
+	}
 	if bytes > 0 {
 		s.note("%s of experts lie in anonymous memory, which a resident limit can't evict: they come on top of the limit of %s", size(bytes), size(s.h.o.Resident.Limit))
 	}

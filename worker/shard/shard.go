@@ -10,7 +10,8 @@ type Shards struct {
 	plan    *Plan
 	layers  map[int]*layer
 	notes   []string
-	retired bool // under Holder.computing
+	stuck   int64 // bytes in files that stayed in memory though they were evicted while loading
+	retired bool  // under Holder.computing
 }
 
 // layer is one layer's shard.

@@ -27,6 +27,9 @@ func (s *Shards) adopt(pl PlanLayer) {
 			g.insert(p)
 		}
 		g.evict(p)
+		if !g.resident(p) && a.Resident(slot) {
+			s.stuck += s.bytes(p)
+		}
 	}
 }
 
