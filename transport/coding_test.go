@@ -213,7 +213,7 @@ func TestMalformed(t *testing.T) {
 		"too many cuts":    {change(func(w *Work) { w.Cut = make([]LayerParts, MaxLayers+1) }), "cut"},
 		"filled fall":      {change(func(w *Work) { w.Filled = []uint32{2, 1} }), "filled"},
 		"filled too high":  {change(func(w *Work) { w.Filled = []uint32{MaxLayerParts} }), "filled"},
-		"hint fall":        {change(func(w *Work) { w.Hint.Parts = []uint32{2, 1} }), "hint"},
+		"hint part":        {change(func(w *Work) { w.Hint.Parts = []uint32{2, MaxLayerParts} }), "hint"},
 		"hint layer":       {change(func(w *Work) { w.Hint.Layer = -1 }), "hint"},
 		"layer":            {change(func(w *Work) { w.Layer = -1 }), "layer"},
 		"sum short":        {result(func(r *Result) { r.Sum = r.Sum[1:] }), "sum"},

@@ -1,7 +1,21 @@
 package transport
 
-// fields is a list of a message, which names it in errors.
+// fields is a list of a message, which names it in errors; parts ascend.
 func (m *LayerParts) fields(w *wire, name string) {
+	m.anyOrder(w, name)
+	if w.err != nil {
+		return
+	}
+	for i, p := range m.Parts {
+		if i > 0 && m.Parts[i-1] >= p {
+			w.fail(name, "layer %d: %d at %d; they must ascend", m.Layer, p, i)
+			return
+		}
+	}
+}
+
+// anyOrder is a list whose order means something else.
+func (m *LayerParts) anyOrder(w *wire, name string) {
 	w.array(name, 2)
 	w.int(&m.Layer, name, 0, MaxLayers)
 	list(w, &m.Parts, name, MaxLayerParts)
@@ -9,8 +23,8 @@ func (m *LayerParts) fields(w *wire, name string) {
 		return
 	}
 	for i, p := range m.Parts {
-		if p >= MaxLayerParts || i > 0 && m.Parts[i-1] >= p {
-			w.fail(name, "layer %d: %d at %d; they must ascend below %d", m.Layer, p, i, MaxLayerParts)
+		if p >= MaxLayerParts {
+			w.fail(name, "layer %d: %d at %d; they must be below %d", m.Layer, p, i, MaxLayerParts)
 			return
 		}
 	}

@@ -45,7 +45,7 @@ func (f *workFrame) fields(w *wire) {
 	tensor(w, &m.Weights, "weights", uint64(len(m.Parts)))
 	layerLists(w, &m.Cut, "cut")
 	list(w, &m.Filled, "filled", MaxLayerParts)
-	m.Hint.fields(w, "hint")
+	m.Hint.anyOrder(w, "hint")
 	m.check(w)
 }
 

@@ -17,7 +17,7 @@ type Work struct {
 	Weights     []float32
 	Cut         []LayerParts // expert parts of this worker that the budget dropped since the last work that it got, in the order in which it did; a layer may come again
 	Filled      []uint32     // of Parts, ascending: those that only rows need that take them in place of dropped ones
-	Hint        LayerParts   // parts of a later layer that are likely to be needed; may be empty
+	Hint        LayerParts   // parts of a later layer that are likely to be needed, the likeliest first; may be empty
 }
 
 // Result answers a Work.

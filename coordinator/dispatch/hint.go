@@ -68,9 +68,6 @@ func (d *Dispatcher) hint(call *engine.ExpertCall) {
 			}
 		}
 	}
-	for _, a := range d.job.attempts {
-		slices.Sort(a.work.Hint.Parts)
-	}
 }
 
 // teller is the attempt of the owner that will probably be asked: the first one that can be used; nil if it has nothing to do now.

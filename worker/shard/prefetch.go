@@ -26,7 +26,7 @@ func (p Prefetch) auto() bool { return p != PrefetchOn && p != PrefetchOff }
 
 // prefetchersAtOnce is how many hinted parts are read at a time. A read can't be called back: the fewer there are, the sooner a request has
 // the disk for itself.
-const prefetchersAtOnce = 2
+const prefetchersAtOnce = 1
 
 // PrefetchCounters are what became of hints since the start, beside what the ledger counts.
 type PrefetchCounters struct {
