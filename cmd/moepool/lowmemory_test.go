@@ -68,20 +68,21 @@ func inMemoryGroup(t *testing.T, limit int64, args ...string) runReport {
 // bits are those of a run that has room.
 func TestThirdOfTheMemory(t *testing.T) {
 	t.Parallel()
-	littleMemory(t, t.TempDir(), 16, 0)
+	littleMemory(t, t.TempDir(), 16, 0, "none", "auto", "1/6")
 }
 
 // On two nodes each worker's experts come back to its own node. The model is smaller, since the VM is slow; what the processes need
 // beside experts is therefore added to the limit.
 func TestNUMAVMLittleMemory(t *testing.T) {
 	inNUMAVM(t)
-	for _, r := range littleMemory(t, ext4Folder(t), 4, 32<<20) {
+	for _, r := range littleMemory(t, ext4Folder(t), 4, 32<<20, "none") {
 		assertLocal(t, r)
 	}
 }
 
-// littleMemory runs a model with room for all, then in memory groups of a third of its experts' bytes and some more.
-func littleMemory(t *testing.T, dir string, expertsOfALayer int, more int64) (limited []runReport) {
+// littleMemory runs a model with room for all, then in memory groups of a third of its experts' bytes and some more, with resident limits
+// that leave it to the kernel (none), take what the group has room for (auto), or are a sixth of the experts.
+func littleMemory(t *testing.T, dir string, expertsOfALayer int, more int64, limits ...string) (limited []runReport) {
 	model := largeModel(t, dir, expertsOfALayer)
 	run := []string{
 		"--model", model, "--arena-dir", filepath.Join(dir, "arena"), "--workers", "2", "--ignore-eos", "--max-tokens", "8",
@@ -103,29 +104,29 @@ func littleMemory(t *testing.T, dir string, expertsOfALayer int, more int64) (li
 	if room.Experts.Misses > 0 || experts < 32<<20 {
 		t.Fatalf("with room: %d misses, %d bytes of experts", room.Experts.Misses, experts)
 	}
-	for name, arguments := range map[string][]string{
-		"the kernel's reclaim":        {"--resident-limit", "none"},
-		"what the group has room for": nil,
-		"a limit":                     {"--resident-limit", fmt.Sprint(experts / 6)},
-	} {
+	for _, name := range limits {
+		limit := name
+		if name == "1/6" {
+			limit = fmt.Sprint(experts / 6)
+		}
 		if err := lowmemory.Forget(filepath.Join(dir, "arena")); err != nil {
 			t.Fatal(err)
 		}
-		r := inMemoryGroup(t, experts/3+more, append(run, arguments...)...)
+		r := inMemoryGroup(t, experts/3+more, append(run, "--resident-limit", limit)...)
 		if got := logits(); !slices.Equal(r.Tokens, room.Tokens) || !bytes.Equal(got, want) {
-			t.Errorf("%s: tokens %v, with room %v; logits are the same: %v", name, r.Tokens, room.Tokens, bytes.Equal(got, want))
+			t.Errorf("--resident-limit %s: tokens %v, with room %v; logits are the same: %v", name, r.Tokens, room.Tokens, bytes.Equal(got, want))
 		}
 		for _, w := range r.Workers {
 			if w.Residency.Limit > 0 && w.Residency.Resident > w.Residency.Limit {
-				t.Errorf("%s: worker %s keeps %d bytes, its limit is %d", name, w.ID, w.Residency.Resident, w.Residency.Limit)
+				t.Errorf("--resident-limit %s: worker %s keeps %d bytes, its limit is %d", name, w.ID, w.Residency.Resident, w.Residency.Limit)
 			}
 			if w.RSSAnon > 24<<20 || w.Arena.Fallbacks > 0 {
-				t.Errorf("%s: worker %s has %d bytes of anonymous memory; arena %+v", name, w.ID, w.RSSAnon, w.Arena)
+				t.Errorf("--resident-limit %s: worker %s has %d bytes of anonymous memory; arena %+v", name, w.ID, w.RSSAnon, w.Arena)
 			}
 		}
 		// More was read than fits: experts were given up and came again.
 		if r.Experts.BytesRead < experts/3 || r.Experts.Misses == 0 {
-			t.Errorf("%s: experts %+v", name, r.Experts)
+			t.Errorf("--resident-limit %s: experts %+v", name, r.Experts)
 		}
 		limited = append(limited, r)
 	}
