@@ -224,7 +224,7 @@ func (c *Cutter) finish(r *Report) {
 		r.FilledChoices += taken
 		r.DroppedMass += removed
 		c.shares = append(c.shares, lostShare(before, lost, removed))
-		if lost > 0 && c.Normalize {
+		if lost > 0 && c.Normalize && !c.policy.Unscaled {
 			rescale(row, total(before.Weights))
 		}
 	}

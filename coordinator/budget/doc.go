@@ -32,8 +32,8 @@
 //     is in memory for the rest. An expert that is taken has the weight that the router would have given it beside the row's own.
 //     fill alone does nothing; without a number M is twice the experts of a row.
 //
-// Then the weights of a row that has changed are rescaled to the row's mass, if the model normalises its top-k probabilities (norm_topk_prob);
-// else they stay as they are, bit for bit: rescaling ruins models that don't normalise (docs/budget.md).
+// Then the weights of a row that has changed are rescaled to the row's mass, if the model normalises its top-k probabilities (norm_topk_prob), unless
+// the policy is unscaled; else they stay as they are, bit for bit: rescaling ruins models that don't normalise (docs/budget.md).
 //
 // # Decisions are reproducible
 //

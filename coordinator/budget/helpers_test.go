@@ -91,6 +91,7 @@ func drawPolicy(t *rapid.T) Policy {
 	if rule("has fill") {
 		p.Fill = drawnExperts
 	}
+	p.Unscaled = rule("is unscaled")
 	return p
 }
 

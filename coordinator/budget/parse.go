@@ -9,15 +9,15 @@ import (
 )
 
 // Syntax is what Parse reads, for help texts.
-const Syntax = "off, N, or rules joined by commas: count=N, bytes=SIZE, mass=SHARE, topp=SHARE, fill or fill=M"
+const Syntax = "off, N, or rules joined by commas: count=N, bytes=SIZE, mass=SHARE, topp=SHARE; beside them fill or fill=M, unscaled"
 
 // valid is the end of every error of Parse.
 const valid = `valid are "off", "N" (the same as "count=N"), and rules joined by commas: "count=N" (most experts of a layer), ` +
 	`"bytes=SIZE" (most bytes that a worker reads for a layer, such as 64MiB), "mass=SHARE" (most of a row's weight that is dropped, such as 0.05), ` +
-	`"topp=SHARE" (of a row's weight that is kept, such as 0.9), and beside one of these "fill" or "fill=M" (resident ones of a row's M best instead)`
+	`"topp=SHARE" (of a row's weight that is kept, such as 0.9), and beside one of these "fill" or "fill=M" (resident ones of a row's M best instead) and "unscaled" (the weights of what is left stay as they are)`
 
 // Parse reads what Syntax says; the error says what is valid. The switches get their defaults: prefill rows are not governed, rows are
-// rescued. "0", "count=0", "bytes=0", "mass=0" and "topp=1" are rules that never drop anything, and so is fill without another rule an error.
+// rescued. "0", "count=0", "bytes=0", "mass=0" and "topp=1" are rules that never drop anything, and fill or unscaled without another rule is an error.
 func Parse(s string) (Policy, error) {
 	p := Policy{Rescue: true}
 	if strings.TrimSpace(s) == "off" {
@@ -27,7 +27,7 @@ func Parse(s string) (Policy, error) {
 	for rule := range strings.SplitSeq(s, ",") {
 		key, value, keyed := strings.Cut(rule, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		if !keyed && key != "fill" {
+		if !keyed && key != "fill" && key != "unscaled" {
 			key, value = "count", key
 		}
 		var err error
@@ -53,6 +53,11 @@ func Parse(s string) (Policy, error) {
 			if keyed {
 				p.Fill, err = parseCount(value, 1, "candidates")
 			}
+		case "unscaled":
+			p.Unscaled = true
+			if keyed {
+				err = errors.New("it has no value")
+			}
 		default:
 			err = errors.New("there is no such rule")
 		}
@@ -64,8 +69,10 @@ func Parse(s string) (Policy, error) {
 		}
 		given[key] = true
 	}
-	if p.Fill != 0 && p.Off() {
-		return Policy{}, fmt.Errorf("expert budget %q: fill needs a rule that drops experts; %s", s, valid)
+	for key, is := range map[string]bool{"fill": p.Fill != 0, "unscaled": p.Fill == 0 && p.Unscaled} {
+		if is && p.Off() {
+			return Policy{}, fmt.Errorf("expert budget %q: %s needs a rule that drops experts; %s", s, key, valid)
+		}
 	}
 	return p, nil
 }
@@ -129,6 +136,9 @@ func (p Policy) String() string {
 		rules = append(rules, "fill")
 	case p.Fill > 0:
 		rules = append(rules, "fill="+strconv.Itoa(p.Fill))
+	}
+	if p.Unscaled {
+		rules = append(rules, "unscaled")
 	}
 	return strings.Join(rules, ",")
 }

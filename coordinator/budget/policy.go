@@ -6,7 +6,9 @@ type Policy struct {
 	Bytes int64   // most bytes that one worker reads of a layer's misses. 0: no such limit
 	Mass  float64 // most share of a row's mass that is dropped by leaving out misses. 0: off, else below 1
 	TopP  float64 // share of a row's mass that its kept experts must reach. 0: off, else below 1
-	Fill  int     // rows take resident experts for lost ones from that many of their best: 0: off; DefaultFill
+	// Unscaled leaves the weights of rows that lost experts as they are, also where the model normalises them.
+	Unscaled bool
+	Fill     int // rows take resident experts for lost ones from that many of their best: 0: off; DefaultFill
 
 	Prefill bool // prefill rows are governed too
 	Rescue  bool // a row never loses its last expert; Parse sets it

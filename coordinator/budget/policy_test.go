@@ -27,6 +27,7 @@ func TestParse(t *testing.T) {
 		{"bytes=2048 KiB", "bytes=2MiB", Policy{Bytes: 2 << 20}},
 		{"mass=0.050", "mass=0.05", Policy{Mass: 0.05}},
 		{"mass=1e-3", "mass=0.001", Policy{Mass: 0.001}},
+		{"unscaled,mass=0.1", "mass=0.1,unscaled", Policy{Mass: 0.1, Unscaled: true}},
 		{"topp=.9,mass=0.05,bytes=1GiB,count=6,fill=20", "count=6,bytes=1GiB,mass=0.05,topp=0.9,fill=20",
 			Policy{Count: 6, Bytes: 1 << 30, Mass: 0.05, TopP: 0.9, Fill: 20}},
 	} {
@@ -71,6 +72,9 @@ func TestParseErrors(t *testing.T) {
 		"off,fill":            `"off" is not a number`,
 		"count=0,fill=9":      "fill needs a rule that drops experts",
 		"8,fill=0":            `"0" is not a number of candidates from 1 up`,
+		"unscaled":            "unscaled needs a rule that drops experts",
+		"0,fill,unscaled":     "fill needs a rule that drops experts",
+		"4,unscaled=1":        "it has no value",
 		"keep=8":              "there is no such rule",
 	} {
 		_, err := Parse(text)
@@ -100,7 +104,7 @@ func TestParseReadsString(t *testing.T) {
 			Mass: share.Draw(t, "mass"), TopP: share.Draw(t, "topp"), Rescue: true,
 		}
 		if !want.Off() {
-			want.Fill = rapid.IntRange(DefaultFill, 1<<31-1).Draw(t, "fill")
+			want.Fill, want.Unscaled = rapid.IntRange(DefaultFill, 1<<31-1).Draw(t, "fill"), rapid.Bool().Draw(t, "unscaled")
 		}
 		got, err := Parse(want.String())
 		if err != nil || got != want {
