@@ -283,7 +283,13 @@ func TestReport(t *testing.T) {
 				if d := cmp.Diff(was, row); d != "" {
 					t.Fatalf("row %d lost nothing: %s", i, d)
 				}
-			case b.normalize && len(row.Experts) > 0:
+			case p.Unscaled || !b.normalize:
+				for j, id := range row.Experts {
+					if w := b.candidates[i].Weights[slices.Index(b.candidates[i].Experts, id)]; row.Weights[j] != w {
+						t.Fatalf("row %d: expert %d has weight %g, want %g", i, id, row.Weights[j], w)
+					}
+				}
+			case len(row.Experts) > 0:
 				if got, want := sum(row, all), sum(was, all); math.Abs(got-want) > 1e-6 {
 					t.Fatalf("row %d has the mass %g, it had %g", i, got, want)
 				}
