@@ -68,6 +68,9 @@ func inMemoryGroup(t *testing.T, limit int64, args ...string) runReport {
 // bits are those of a run that has room.
 func TestThirdOfTheMemory(t *testing.T) {
 	t.Parallel()
+	if underRace {
+		t.Skip("the race detector takes many times the memory of the program")
+	}
 	littleMemory(t, t.TempDir(), 16, 0, "none", "auto", "1/6")
 }
 
