@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"fmt"
 	"os"
 
+	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/transport"
 	"github.com/moepool/moepool/worker/shard"
 )
@@ -47,7 +49,17 @@ func (p *process) beat() *transport.Beat {
 		b.Notes = newest.Notes()
 	}
 	b.Notes = append(p.seat.allNotes(), b.Notes...)
+	if c.LockRefusedBytes > 0 {
+		b.Notes = append(b.Notes, lockNote(c))
+	}
 	return b
+}
+
+// lockNote is for those who don't see the worker's log, where the store says why.
+func lockNote(c arena.Counters) string {
+	const mib = 1 << 20
+	return fmt.Sprintf("--mlock: %.1f MiB of the experts in memory could not be locked, %.1f MiB are (ulimit -l, or LimitMEMLOCK= of systemd, allows more)",
+		float64(c.LockRefusedBytes)/mib, float64(c.LockedBytes)/mib)
 }
 
 // bitmaps says which expert parts are in memory. A ledger knows at any time, and is asked whether that has changed; else the kernel is asked

@@ -275,6 +275,9 @@ func TestEvalUsage(t *testing.T) {
 				t.Errorf("%v: %q does not say %q", c.flags, message, want)
 			}
 		}
+		if flag := c.flags[0] + ": "; strings.Contains(message, flag+flag) {
+			t.Errorf("%v: %q names the flag twice", c.flags, message)
+		}
 	}
 	message := moepoolFails(t, exitFailure, "eval", text, "--arena-dir", "none", "--rows", "1", "--scratch-dir", filepath.Join(t.TempDir(), "none"))
 	if !strings.Contains(message, "reference") {

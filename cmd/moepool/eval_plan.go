@@ -104,6 +104,9 @@ func parseList(flag, value, separator string, check func(string) error) ([]strin
 			return nil, usageError{fmt.Errorf("%s is %q: item %d of the list is empty (items are separated by %q)", flag, value, len(items)+1, separator)}
 		}
 		if err := check(item); err != nil {
+			if _, named := errors.AsType[usageError](err); named { // it says which flag
+				return nil, err
+			}
 			return nil, usageError{fmt.Errorf("%s: %w", flag, err)}
 		}
 		if slices.Contains(items, item) {
