@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,7 @@ reference is the same format without a budget, computed in the same way, or --re
 temporary file. In the decode phase one arm is the reference's own configuration once more, the null arm: its divergence is exactly 0, and what its speed
 differs by is noise. greedy is how many tokens of a greedy continuation (--greedy) of each window's first tokens (--greedy-prompt) are those of
 the reference's, on average. Arms that no other one of the same memory and reference beats in both speed and divergence are
-the Pareto front: * in the table, pareto in JSON and CSV, a line in --plot.`,
+the Pareto front: * in the table, pareto in JSON and CSV, a line in --plot. After an error or an interrupt the arms so far are printed.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{errors.New("eval needs one text file")}
@@ -97,9 +98,16 @@ func (f *evalFlags) run(cmd *cobra.Command, file string) error {
 	}
 	e := &evaluator{flags: f, plan: plan, file: file, text: string(text), show: !f.quiet && !f.asJSON}
 	defer e.close()
-	if err := e.run(cmd.Context()); err != nil {
+	err = e.run(cmd.Context())
+	if err != nil && len(e.rows) == 0 {
 		return err
 	}
+	return errors.Join(err, e.write(cmd.OutOrStdout())) // what was measured before an error is not lost
+}
+
+// write writes the rows in all forms that are asked for.
+func (e *evaluator) write(out io.Writer) error {
+	f := e.flags
 	markFront(e.rows)
 	if f.csv != "" {
 		if err := writeFileWith(f.csv, func(w *os.File) error { return writeRowsCSV(w, e.rows) }); err != nil {
@@ -112,9 +120,9 @@ func (f *evalFlags) run(cmd *cobra.Command, file string) error {
 		}
 	}
 	if f.asJSON {
-		return printJSON(cmd.OutOrStdout(), e.rows)
+		return printJSON(out, e.rows)
 	}
-	return printRows(cmd.OutOrStdout(), e.rows)
+	return printRows(out, e.rows)
 }
 
 // close frees what the evaluation holds.

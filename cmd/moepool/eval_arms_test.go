@@ -185,6 +185,20 @@ func TestEvalLimits(t *testing.T) {
 	}
 }
 
+// What was measured before an error is printed.
+func TestEvalPrintsBeforeAnError(t *testing.T) {
+	t.Parallel()
+	p := startProcess(t, "eval", "--json", heldout(t, 300), "--arena-dir", t.TempDir(), "--window", "16", "--greedy", "0", "--resident-limit", "none,1KiB")
+	if code := p.await(t, waitLimit); code != exitFailure || !strings.Contains(p.stderr.String(), "limit") {
+		t.Fatalf("exit code %d; stderr:\n%s", code, p.stderr.String())
+	}
+	var rows []evalRow
+	mustUnmarshal(t, p.stdout.String(), &rows)
+	if len(rows) != 2 || rows[1].Arm != armNull {
+		t.Errorf("rows %+v", rows)
+	}
+}
+
 // Prefill is not cut by a budget for decoding: each token's prediction has the same bits. With --budget-prefill it is cut.
 func TestEvalPrefillIsNotCut(t *testing.T) {
 	t.Parallel()
