@@ -105,6 +105,9 @@ func Open(ctx context.Context, o Options) (_ *Coordinator, err error) {
 	if err := c.CheckBudget(o.Budget); err != nil {
 		return nil, fmt.Errorf("--expert-budget: %w", err)
 	}
+	if err := o.Residency.check(c.Checkpoint.Config().Experts); err != nil {
+		return nil, err
+	}
 	if c.Tokenizer, err = tokenizer.Load(o.ModelDir); err != nil {
 		return nil, err
 	}

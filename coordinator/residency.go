@@ -34,6 +34,16 @@ func ParseResidency(s string) (ResidencyOverride, error) {
 	return r, nil
 }
 
+// check refuses ids of experts that the model doesn't have.
+func (r ResidencyOverride) check(experts int) error {
+	for id := range r.resident {
+		if int(id) >= experts {
+			return fmt.Errorf("--budget-residency names expert %d: a layer of this model has the experts 0 to %d", id, experts-1)
+		}
+	}
+	return nil
+}
+
 // Resident implements engine.Residency.
 func (r ResidencyOverride) Resident(_ int, expert int32) bool { return r.resident[expert] }
 

@@ -11,6 +11,12 @@ func TestParseResidency(t *testing.T) {
 	if err != nil || !r.set || !r.Resident(5, 3) || r.Resident(5, 1) {
 		t.Errorf("0, 3: %+v %v", r, err)
 	}
+	if err := r.check(4); err != nil {
+		t.Error(err)
+	}
+	if err := r.check(3); err == nil {
+		t.Error("expert 3 of a model with 3 was taken")
+	}
 	if r, err := ParseResidency("none"); err != nil || !r.set || r.Resident(0, 0) {
 		t.Errorf("none: %+v %v", r, err)
 	}

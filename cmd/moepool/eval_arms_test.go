@@ -186,6 +186,30 @@ func TestEvalLimits(t *testing.T) {
 }
 
 // What was measured before an error is printed.
+// TestEvalSaysThatNothingWasMissing: a person who forgets the limit reads why all budgets are alike, and nobody else does.
+func TestEvalSaysThatNothingWasMissing(t *testing.T) {
+	t.Parallel()
+	all, some, limit := 1.0, 0.5, int64(1<<20)
+	for _, test := range []struct {
+		row  evalRow
+		said bool
+	}{
+		{evalRow{Arm: armBudget, Phase: "decode", HitRate: &all}, true},
+		{evalRow{Arm: armBudget, Phase: "decode", HitRate: &some}, false},
+		{evalRow{Arm: armBudget, Phase: "decode", HitRate: &all, DroppedExperts: 1}, false},
+		{evalRow{Arm: armBudget, Phase: "decode", HitRate: &all, ResidentLimit: &limit}, false},
+		{evalRow{Arm: armNull, Phase: "decode", HitRate: &all}, false},
+	} {
+		var out strings.Builder
+		if err := printRows(&out, []evalRow{test.row}); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(out.String(), "--resident-limit"); said != test.said {
+			t.Errorf("%+v: said %t", test.row, said)
+		}
+	}
+}
+
 func TestEvalPrintsBeforeAnError(t *testing.T) {
 	t.Parallel()
 	p := startProcess(t, "eval", "--json", heldout(t, 300), "--arena-dir", t.TempDir(), "--window", "16", "--greedy", "0", "--resident-limit", "none,1KiB")

@@ -114,7 +114,22 @@ func printRows(out io.Writer, rows []evalRow) error {
 	for _, start := range starts {
 		fmt.Fprintf(out, "runs began with: %s\n", start)
 	}
+	if nothingMissing(rows) {
+		fmt.Fprintln(out, "all experts were in memory, so the budgets had nothing to cut: --resident-limit says how much of them may be")
+	}
 	return nil
+}
+
+// nothingMissing says whether budgets were measured that dropped nothing because nothing had to be read.
+func nothingMissing(rows []evalRow) bool {
+	budgets := false
+	for _, r := range rows {
+		budgets = budgets || r.Arm == armBudget
+		if r.Phase == "decode" && r.ResidentLimit != nil || r.Arm == armBudget && (r.DroppedExperts > 0 || r.HitRate == nil || *r.HitRate < 1) {
+			return false
+		}
+	}
+	return budgets
 }
 
 // writeRowsCSV writes rows with a line of names, those of the JSON; what was not measured is empty.

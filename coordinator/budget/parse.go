@@ -65,7 +65,10 @@ func Parse(s string) (Policy, error) {
 			err = fmt.Errorf("%s is given twice", key)
 		}
 		if err != nil {
-			return Policy{}, fmt.Errorf("expert budget %q: %q: %w; %s", s, strings.TrimSpace(rule), err, valid)
+			if rule = strings.TrimSpace(rule); rule != strings.TrimSpace(s) {
+				err = fmt.Errorf("%q: %w", rule, err)
+			}
+			return Policy{}, fmt.Errorf("expert budget %q: %w; %s", s, err, valid)
 		}
 		given[key] = true
 	}

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -64,7 +65,7 @@ func (h *Holder) keepAccount(plan *Plan) error {
 		Bytes: func(p residency.Part) int64 { return pagesOf(plan.Shapes[int(p.ID)%plan.Parts].Bytes()) },
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("--resident-limit: %w", err)
 	}
 	g := &ledger{h: h, layers: layers}
 	if o.Record != nil {

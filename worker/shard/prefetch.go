@@ -2,7 +2,6 @@ package shard
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -167,40 +166,20 @@ func (f *prefetcher) finished() {
 	f.busy--
 }
 
-// follow reads a part if the ledger allows it.
+// follow reads a part if the ledger allows it. After an error whoever asks for the part finds out what is wrong with it.
 func (f *prefetcher) follow(p residency.Part) {
-	g := f.h.ledger
-	evict, ok := g.prefetch(p)
-	if !ok {
-		return
-	}
-	for _, cold := range evict {
-		g.evict(cold)
-	}
-	if _, err := f.h.fetch(p); err != nil {
-		// Whoever asks for it finds out what is wrong with it.
+	read, err := f.h.ahead(p, func(a *residency.Account) ([]residency.Part, bool) {
+		if !a.Known(p) || a.Resident(p) {
+			return nil, false
+		}
+		return a.Prefetch(p)
+	})
+	switch {
+	case err != nil:
 		f.failed.Add(1)
-		g.remove(p)
-		g.evict(p)
-		return
+	case read:
+		f.read.Add(1)
 	}
-	f.read.Add(1)
-}
-
-// prefetch asks for room for a part; ok: it has to be read after the others have left.
-func (g *ledger) prefetch(p residency.Part) (evict []residency.Part, ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.account.Known(p) || g.account.Resident(p) {
-		return nil, false
-	}
-	if evict, ok = g.account.Prefetch(p); !ok {
-		return nil, false
-	}
-	evict = slices.Clone(evict) // the ledger's memory
-	g.note(evict...)
-	g.note(p)
-	return evict, true
 }
 
 // close ends the goroutines; hints are not followed any more.
