@@ -46,7 +46,11 @@ func readConfig(dir string) (c *Config, raw []byte, err error) {
 	path := filepath.Join(dir, "config.json")
 	raw, err = readLimited(path, maxConfigBytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("model folder %s: %w", dir, err)
+		err = fmt.Errorf("model folder %s: %w", dir, err)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = missing{err}
+		}
+		return nil, nil, err
 	}
 	if c, err = ParseConfig(path, raw); err != nil {
 		return nil, nil, err

@@ -174,7 +174,7 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		{exitUsage, []string{"run", "--prompt-tokens", "1,x"}, []string{`"x"`}},
 		{exitFailure, []string{"run", "--prompt-tokens", "99999"}, []string{"99999", "2047"}},
 		{exitFailure, []string{"run", "--context", "4", "--prompt-tokens", "1,2,3,4,5"}, []string{"5", "4"}},
-		{exitUsage, []string{"run", "--expert-budget", "mass=0.1", "x"}, []string{"--expert-budget"}},
+		{exitUsage, []string{"run", "--expert-budget", "rank=0.1", "x"}, []string{"--expert-budget"}},
 		{exitUsage, []string{"run", "--nope"}, []string{"--nope"}},
 		{exitUsage, []string{"worker"}, []string{"--nats"}},
 		{exitUsage, []string{"run", "--nats", "nats://127.0.0.1:1", "--trace", "t", "--on-missing", "fail", "x"}, []string{"--trace", "--on-missing", "--nats"}},

@@ -147,7 +147,7 @@ func (f *workerFlags) run(cmd *cobra.Command) error {
 		options.Checkpoint, options.ModelDir, options.Fetch = model.checkpoint, model.dir, model.fetch
 	}
 	if options.Residency, err = f.residency(&options, log); err != nil {
-		return err
+		return explainMissing(err)
 	}
 	// A child ends with what started it, and at once, unless that one gave it time (runAll).
 	if parent == nil || cmd.Flags().Changed(drainTimeoutFlag) {
@@ -188,7 +188,7 @@ func (f *workerFlags) residentRoom(dir string, config *checkpoint.Config, worker
 		return room, err
 	}
 	if config == nil && (dir != "" || !f.fetch) {
-		if config, err = checkpoint.ReadConfig(dir); err != nil {
+		if config, err = checkpoint.ReadConfig(dir); err != nil && !(f.fetch && errors.Is(err, checkpoint.ErrMissing)) {
 			return room, err
 		}
 	}
@@ -238,7 +238,7 @@ func (f *workerFlags) runAll(cmd *cobra.Command) error {
 	}
 	limit, err := f.residentRoom(dir, nil, len(seats))
 	if err != nil {
-		return err
+		return explainMissing(err)
 	}
 	log := newLogger(true)
 	limit.say(log)
