@@ -52,15 +52,19 @@ func TestCut(t *testing.T) {
 			}
 		}
 	}
-	compute := func(layer int, choices []router.Choice, cutExperts, filled []int32) {
+	compute := func(layer int, choices []router.Choice, cutExperts, filled []int32) (workers int) {
 		t.Helper()
+		mu.Lock()
 		clear(got)
+		mu.Unlock()
 		c := testCall(true, 64, choices)
 		c.Layer, c.Cut, c.Filled = layer, cutExperts, filled
 		stats, err := b.dispatcher.Compute(testContext(t), c)
 		if err != nil {
 			t.Fatal(err)
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if n := int64(len(got)); stats.GhostBytes != 100*n || stats.MissBytes != 10*n || stats.MajorFaults != 3*n || stats.Unledgered != 0 {
 			t.Errorf("%+v", stats)
 		}
@@ -73,6 +77,7 @@ func TestCut(t *testing.T) {
 			}
 			delete(want, id)
 		}
+		return len(got)
 	}
 	nothing := make([]router.Choice, 2)
 	for range 3 { // memory that is used again leaves nothing behind
@@ -87,9 +92,8 @@ func TestCut(t *testing.T) {
 			want[owner(testLayer+1, part)] = w
 		}
 		all := []router.Choice{{Experts: []int32{1, 5}, Weights: []float32{1, 2}}, {Experts: []int32{1, 6}, Weights: []float32{1, 2}}}
-		compute(testLayer+1, all, []int32{2, 7}, []int32{5})
-		if len(got) != 2 || len(want) != 0 {
-			t.Fatalf("%d workers were asked, to %d something is still to be told", len(got), len(want))
+		if n := compute(testLayer+1, all, []int32{2, 7}, []int32{5}); n != 2 || len(want) != 0 {
+			t.Fatalf("%d workers were asked, to %d something is still to be told", n, len(want))
 		}
 		compute(testLayer, all, nil, nil) // nothing any more
 	}

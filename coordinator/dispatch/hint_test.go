@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"testing"
 
@@ -48,21 +49,26 @@ func TestHint(t *testing.T) {
 			return nil
 		})
 	}
-	compute := func(next engine.Prediction) {
+	compute := func(next engine.Prediction) map[string]transport.LayerParts {
 		t.Helper()
+		mu.Lock()
 		clear(got)
+		mu.Unlock()
 		c := testCall(true, 64, someChoices(2))
 		c.Next = next
 		if _, err := b.dispatcher.Compute(testContext(t), c); err != nil {
 			t.Fatal(err)
 		}
 		expectSums(t, c, parts)
+		mu.Lock()
+		defer mu.Unlock()
+		return maps.Clone(got)
 	}
 	// Expert 2 has one part in memory, 5 both; -1 and 99 are none of the layer.
 	choices := []router.Choice{
 		{Experts: []int32{-1, 2, 5, 7}, Weights: []float32{9, 0.5, 0.25, 0.25}}, {Experts: []int32{2, 3, 99}, Weights: []float32{0.5, 0, 0.5}},
 	}
-	compute(engine.Prediction{Layer: testLayer + 1, Choices: choices})
+	told := compute(engine.Prediction{Layer: testLayer + 1, Choices: choices})
 	owned := map[string][]uint32{}
 	for _, id := range []uint32{5, 14, 15, 6, 7} { // the likeliest first
 		owner := b.members.plan.Owners[testLayer+1][id][0]
@@ -72,7 +78,7 @@ func TestHint(t *testing.T) {
 		t.Fatalf("all hints belong to one worker: %v", owned)
 	}
 	for id, want := range owned {
-		if d := cmp.Diff(transport.LayerParts{Layer: testLayer + 1, Parts: want}, got[id]); d != "" {
+		if d := cmp.Diff(transport.LayerParts{Layer: testLayer + 1, Parts: want}, told[id]); d != "" {
 			t.Errorf("worker %s: %s", id, d)
 		}
 	}
@@ -80,8 +86,7 @@ func TestHint(t *testing.T) {
 	for name, next := range map[string]engine.Prediction{
 		"no prediction": {}, "another layer": {Layer: 77, Choices: choices}, "no rows": {Layer: testLayer + 1},
 	} {
-		compute(next)
-		for id, hint := range got {
+		for id, hint := range compute(next) {
 			if len(hint.Parts) > 0 {
 				t.Errorf("%s: worker %s is told of %v", name, id, hint)
 			}
