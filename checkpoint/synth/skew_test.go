@@ -28,6 +28,9 @@ func rowNorms(t *testing.T, c *checkpoint.Checkpoint, layer int) []float64 {
 }
 
 func TestSkewedRouters(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: a minute of drawing weights under the race detector")
+	}
 	t.Parallel()
 	for _, dtype := range []checkpoint.DType{checkpoint.BF16, checkpoint.F16, checkpoint.F32} {
 		s := synth.Tiny("qwen3_moe")

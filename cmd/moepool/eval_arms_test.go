@@ -153,6 +153,9 @@ func requirePictures(t *testing.T, svg, picture string) {
 // TestEvalLimits runs the demo model with less than half of its experts in memory: the same bits without a budget, and each arm begins alike,
 // so it gives the same whatever came before it. Nothing stays behind of what the arms needed most.
 func TestEvalLimits(t *testing.T) {
+	if underRace {
+		t.Skip("a minute under the race detector, which TestCountersReconcile shows workers with a limit")
+	}
 	t.Parallel()
 	text, arena := heldout(t, 700), t.TempDir()
 	arguments := []string{text, "--arena-dir", arena, "--window", "32", "--windows", "5", "--greedy", "0", "--warmup", "16", "--workers", "1",

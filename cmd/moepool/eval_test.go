@@ -11,6 +11,9 @@ import (
 // The demo model's perplexity on its held-out text: float32 as transformers computes it, q8 within 1 % of that; and
 // q8's divergence from float32.
 func TestEvalDemo(t *testing.T) {
+	if underRace {
+		t.Skip("minutes of computing under the race detector, which TestEvalBudgets shows the same goroutines")
+	}
 	t.Parallel()
 	var reference struct {
 		Perplexity float64 `json:"perplexity"`
