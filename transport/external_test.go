@@ -107,6 +107,7 @@ type fleet struct {
 	mu       sync.Mutex
 	computed map[uint64]int
 	unsent   map[uint64]bool
+	givenUp  map[uint64]bool // requests that ended without a result; only ask uses it
 }
 
 var fleetWorkers = []string{"w0", "w1"}
@@ -122,7 +123,7 @@ func newFleet(t *testing.T, near, far string) *fleet {
 		t.Cleanup(c.Close)
 		return c
 	}
-	f := &fleet{t: t, beats: make(chan string, 1000), computed: map[uint64]int{}, unsent: map[uint64]bool{}}
+	f := &fleet{t: t, beats: make(chan string, 1000), computed: map[uint64]int{}, unsent: map[uint64]bool{}, givenUp: map[uint64]bool{}}
 	f.requester = newTestRequester(t, open(near), "c")
 	f.exchange = f.requester.NewExchange(4)
 	stop, err := f.requester.SubscribeBeats(func(b *Beat) {
@@ -176,12 +177,14 @@ func (f *fleet) ask(worker string) bool {
 		switch {
 		case !ok:
 			f.exchange.Forget(w.Request)
+			f.givenUp[w.Request] = true
 			return false
-		case r.Request < w.Request: // one that was given up when its answer had already come
+		case f.givenUp[r.Request]: // it had come already
 			continue
-		case r.Request > w.Request:
+		case r.Request != w.Request:
 			f.t.Fatalf("an answer to request %d came to %d", r.Request, w.Request)
 		case r.Err != nil:
+			f.givenUp[w.Request] = true
 			return false
 		case r.Result != nil:
 			want := sumOf(w)
