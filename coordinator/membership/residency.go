@@ -11,7 +11,7 @@ import (
 // Residency is an immutable snapshot of which expert parts are in memory.
 type Residency struct {
 	parts   int
-	layers  map[int][]uint64 // a bit for each expert·parts+part
+	layers  map[int][]uint64 // a bit for each expert·parts+part; a layer's bits are never changed, only replaced, so snapshots share them
 	readers map[int][]int32  // the number of each part's first owner; nil without a plan. It is not changed
 }
 
@@ -83,18 +83,17 @@ func newLedger(m placement.Model) *ledger {
 // take gives the present state.
 func (l *ledger) take() *Residency {
 	if l.snapshot == nil {
-		s := &Residency{parts: l.parts, layers: make(map[int][]uint64, len(l.layers)), readers: l.readers}
-		for layer, bits := range l.layers {
-			s.layers[layer] = append([]uint64(nil), bits...)
-		}
-		l.snapshot = s
+		l.snapshot = &Residency{parts: l.parts, layers: maps.Clone(l.layers), readers: l.readers}
 	}
 	return l.snapshot
 }
 
 func (l *ledger) set(layer int, item uint32, resident bool) {
-	if put(l.layers[layer], item, resident) {
-		l.snapshot = nil
+	if has(l.layers[layer], item) == resident {
+		return
+	}
+	if bits := slices.Clone(l.layers[layer]); put(bits, item, resident) {
+		l.layers[layer], l.snapshot = bits, nil
 	}
 }
 
