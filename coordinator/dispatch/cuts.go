@@ -16,11 +16,8 @@ type cuts struct{ of [][]transport.LayerParts } // by worker, in the order in wh
 func (c *cuts) add(call *engine.ExpertCall, layer *layerOwners, parts int, v *view) {
 	for _, expert := range call.Cut {
 		for part := int(expert) * parts; part < (int(expert)+1)*parts && part < len(layer.first); part++ {
-			for _, owner := range layer.of(uint32(part)) {
-				if v.why[owner] == nil {
-					c.note(owner, call.Layer, uint32(part))
-					break
-				}
+			if owner := v.first(layer.of(uint32(part))); owner != nobody {
+				c.note(owner, call.Layer, uint32(part))
 			}
 		}
 	}
@@ -57,9 +54,7 @@ func last(parts []uint32) uint32 { return parts[len(parts)-1] }
 // tell gives a work what was cut, and takes it out: it was told. What is in the work's memory is used again.
 func (c *cuts) tell(worker int32, w *transport.Work) {
 	w.Cut = w.Cut[:0]
-	if int(worker) < len(c.of) {
-		w.Cut, c.of[worker] = c.of[worker], w.Cut
-	}
+	c.untold(worker, w)
 }
 
 // untold takes back what a work could not tell.

@@ -72,16 +72,14 @@ func (d *Dispatcher) hint(call *engine.ExpertCall) {
 
 // teller is the attempt of the owner that will probably be asked: the first one that can be used; nil if it has nothing to do now.
 func (d *Dispatcher) teller(owners []int32) *attempt {
-	for _, owner := range owners {
-		if d.view.why[owner] != nil {
-			continue
+	owner := d.view.first(owners)
+	if owner == nobody {
+		return nil // attempts that were never sent have that number, too
+	}
+	for _, a := range d.job.attempts {
+		if a.worker == owner && a.state == waiting {
+			return a
 		}
-		for _, a := range d.job.attempts {
-			if a.worker == owner && a.state == waiting {
-				return a
-			}
-		}
-		return nil
 	}
 	return nil
 }

@@ -81,3 +81,13 @@ type view struct {
 	avoid  []bool  // by number: others are used instead where there are any
 	plain  bool    // all workers can be used, and none is to be avoided
 }
+
+// first is the first of some owners that can be used, or nobody.
+func (v *view) first(owners []int32) int32 {
+	for _, owner := range owners {
+		if v.why[owner] == nil {
+			return owner
+		}
+	}
+	return nobody
+}
