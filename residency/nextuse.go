@@ -69,16 +69,10 @@ type nextUseOrder struct {
 
 func (o *nextUseOrder) visit(place int, ids []uint32) {
 	o.place = place
-	first, end := place*o.parts, (place+1)*o.parts
 	if !o.history.unusual {
-		o.learn(first, end, ids)
+		o.learn(place*o.parts, (place+1)*o.parts, ids)
 	}
-	sum := 0.0
-	for slot := first; slot < end; slot++ {
-		o.rate[slot] = o.history.heat(int32(slot))
-		sum += o.rate[slot]
-	}
-	o.judge(place, sum)
+	o.judge(place)
 }
 
 // learn compares what a visit used with what was expected, and counts how long ago each part was used.
@@ -102,13 +96,19 @@ func (o *nextUseOrder) learn(first, end int, ids []uint32) {
 	}
 }
 
-// judge scores the parts of a layer, whose rates have a sum.
-func (o *nextUseOrder) judge(place int, sum float64) {
+// judge takes the rates of a layer's parts from the history, and scores the parts.
+func (o *nextUseOrder) judge(place int) {
+	first, end := place*o.parts, (place+1)*o.parts
+	sum := 0.0
+	for slot := first; slot < end; slot++ {
+		o.rate[slot] = o.history.heat(int32(slot))
+		sum += o.rate[slot]
+	}
 	scale := 0.0
 	if sum > 0 {
 		scale = float64(o.parts) / sum
 	}
-	for slot := place * o.parts; slot < (place+1)*o.parts; slot++ {
+	for slot := first; slot < end; slot++ {
 		rate := o.rate[slot]
 		o.class[slot] = classOf(o.ago[slot], rate*scale)
 		o.score[slot] = max(rate+o.correct[o.class[slot]], rate*leastShare, leastRate)
@@ -157,12 +157,7 @@ func (o *nextUseOrder) cold(slot int32) bool { return o.score[slot] < coldRate }
 
 func (o *nextUseOrder) seeded() {
 	for place := range o.heap {
-		sum := 0.0
-		for slot := place * o.parts; slot < (place+1)*o.parts; slot++ {
-			o.rate[slot] = o.history.heat(int32(slot))
-			sum += o.rate[slot]
-		}
-		o.judge(place, sum)
+		o.judge(place)
 	}
 }
 

@@ -1,5 +1,7 @@
 package residency
 
+import "slices"
+
 // Wave is one step of a request: when all of Evict are out, all of Read fit.
 type Wave struct {
 	Evict []Part
@@ -55,7 +57,7 @@ func (l *Ledger) Request(layer int, ids []uint32) Outcome {
 		l.computed = append(l.computed, slot)
 		out.Hits = append(out.Hits, id)
 	}
-	l.hinted = keepHints(l.hinted, func(h hint) bool { return l.states[h.slot] == prefetched })
+	l.hinted = slices.DeleteFunc(l.hinted, func(h hint) bool { return l.states[h.slot] != prefetched })
 	l.counters.Hits += uint64(len(out.Hits))
 	l.counters.Misses += uint64(len(l.missing))
 	l.counters.MissBytes += missing
@@ -102,7 +104,7 @@ func (l *Ledger) read(base int32, waveBytes int64) {
 			}
 			if len(l.hinted) > 0 {
 				l.evict(l.hinted[0].slot)
-				l.hinted = append(l.hinted[:0], l.hinted[1:]...)
+				l.hinted = slices.Delete(l.hinted, 0, 1)
 				continue
 			}
 			// Only parts of this request are left: those that were computed first become evictable, for a wave after the one that computed them; hits, for any but the first.
@@ -140,24 +142,14 @@ func (l *Ledger) settle() {
 		l.release(slot)
 	}
 	l.current = l.current[:0]
-	l.hinted = keepHints(l.hinted, func(h hint) bool {
+	l.hinted = slices.DeleteFunc(l.hinted, func(h hint) bool {
 		if h.request+hintLife > l.request {
-			return true
+			return false
 		}
 		l.states[h.slot] = evictable
 		l.order.add(h.slot, false)
-		return false
+		return true
 	})
-}
-
-func keepHints(hints []hint, keep func(hint) bool) []hint {
-	kept := hints[:0]
-	for _, h := range hints {
-		if keep(h) {
-			kept = append(kept, h)
-		}
-	}
-	return kept
 }
 
 // Prefetch asks whether a part that a hint names may be brought in, and what must be evicted for it. It comes in only if there is room, or in place of parts that are
