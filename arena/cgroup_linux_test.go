@@ -7,86 +7,15 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/moepool/moepool/internal/lowmemory"
 	"github.com/moepool/moepool/numa/hostinfo"
 )
-
-// memoryGroup is a control group of memory that a test made.
-type memoryGroup struct {
-	Dir     string
-	Version int
-}
-
-// newMemoryGroup makes a group with a limit, of whichever version this host has.
-func newMemoryGroup(t *testing.T, limit int64) memoryGroup {
-	t.Helper()
-	name := fmt.Sprintf("moepool-arena-test-%d-%d", os.Getpid(), rand.Uint32())
-	var errs []error
-	for _, g := range []memoryGroup{{filepath.Join("/sys/fs/cgroup/memory", name), 1}, {filepath.Join("/sys/fs/cgroup", name), 2}} {
-		if g.Version == 2 { // where its parent hands it on
-			_ = os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+memory"), 0)
-		}
-		if err := os.Mkdir(g.Dir, 0o755); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		t.Cleanup(func() {
-			if err := os.Remove(g.Dir); err != nil {
-				t.Error(err)
-			}
-		})
-		if err := os.WriteFile(filepath.Join(g.Dir, g.file("memory.limit_in_bytes", "memory.max")), fmt.Append(nil, limit), 0); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		return g
-	}
-	ciError(t, "no control group of memory can be made: %v", errors.Join(errs...))
-	return memoryGroup{}
-}
-
-func (g memoryGroup) file(v1, v2 string) string {
-	if g.Version == 1 {
-		return v1
-	}
-	return v2
-}
-
-// number reads a file, or a field of it.
-func (g memoryGroup) number(file, field string) (int64, error) {
-	text, err := os.ReadFile(filepath.Join(g.Dir, file))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSpace(line)
-		if field != "" {
-			rest, found := strings.CutPrefix(line, field+" ")
-			if !found {
-				continue
-			}
-			line = rest
-		}
-		return strconv.ParseInt(line, 10, 64)
-	}
-	return 0, fmt.Errorf("%s: no %q", file, field)
-}
-
-func (g memoryGroup) usage() (int64, error) {
-	return g.number(g.file("memory.usage_in_bytes", "memory.current"), "")
-}
-
-// kills is how many processes of the group were killed for lack of memory.
-func (g memoryGroup) kills() (int64, error) {
-	return g.number(g.file("memory.oom_control", "memory.events"), "oom_kill")
-}
 
 // squeezed is what the other process of TestMemoryLimit and TestEvictFrees saw.
 type squeezed struct {
@@ -105,15 +34,35 @@ type squeezed struct {
 // squeezedGeometry has slots of two whole pieces and a tail.
 var squeezedGeometry = Geometry{Slots: 40, SlotBytes: 2*hugePage + 700<<10 + 5}
 
-// squeeze joins the group in ARENA_TEST_GROUP, brings slots in random order from several goroutines, and evicts some.
+// bringAtRandom brings slots in random order from several goroutines, so many each, and compares their bytes.
+func bringAtRandom(a *Arena, goroutines, each int) (brought, misses int, err error) {
+	var group errgroup.Group
+	var missed atomic.Int64
+	for i := range goroutines {
+		group.Go(func() error {
+			r := rand.New(rand.NewPCG(uint64(i), 9))
+			for range each {
+				slot := r.IntN(a.Geometry().Slots)
+				hit, err := a.Bring(slot)
+				if err != nil {
+					return err
+				}
+				if !hit {
+					missed.Add(1)
+				}
+				if xxhash.Sum64(a.Bytes(slot)) != a.slots[slot].sum.Load() {
+					return fmt.Errorf("slot %d has other bytes", slot)
+				}
+			}
+			return nil
+		})
+	}
+	err = group.Wait()
+	return goroutines * each, int(missed.Load()), err
+}
+
+// squeeze runs in a memory group: it brings slots in random order from several goroutines, and evicts some.
 func squeeze(dir string) error {
-	var g memoryGroup
-	if err := json.Unmarshal([]byte(os.Getenv("ARENA_TEST_GROUP")), &g); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(g.Dir, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
-		return err
-	}
 	s, err := OpenStore(Options{Dir: dir, Identity: testIdentity, HugePages: PageSize(os.Getenv("ARENA_TEST_PAGES")), MLock: os.Getenv("ARENA_TEST_LOCK") != ""})
 	if err != nil {
 		return err
@@ -125,37 +74,10 @@ func squeeze(dir string) error {
 	}
 	var out squeezed
 	out.Limit = hostinfo.This().Cgroup().Limit
-	if out.Start, err = g.usage(); err != nil {
+	usage := func() int64 { return hostinfo.This().Cgroup().Usage }
+	out.Start = usage()
+	if out.Brought, out.Misses, err = bringAtRandom(a, 4, 25); err != nil {
 		return err
-	}
-	var group errgroup.Group
-	misses := make([]int, 4)
-	const each = 25
-	for i := range misses {
-		group.Go(func() error {
-			r := rand.New(rand.NewPCG(uint64(i), 9))
-			for range each {
-				slot := r.IntN(squeezedGeometry.Slots)
-				hit, err := a.Bring(slot)
-				if err != nil {
-					return err
-				}
-				if !hit {
-					misses[i]++
-				}
-				if xxhash.Sum64(a.Bytes(slot)) != a.slots[slot].sum.Load() {
-					return fmt.Errorf("slot %d has other bytes", slot)
-				}
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	for _, n := range misses {
-		out.Brought += each
-		out.Misses += n
 	}
 	out.Counters = s.Counters()
 	for slot := range squeezedGeometry.Slots {
@@ -169,17 +91,13 @@ func squeeze(dir string) error {
 			return err
 		}
 	}
-	if out.Full, err = g.usage(); err != nil {
-		return err
-	}
+	out.Full = usage()
 	for slot := range few {
 		if err := a.Evict(slot); err != nil {
 			return err
 		}
 	}
-	if out.Evicted, err = g.usage(); err != nil {
-		return err
-	}
+	out.Evicted = usage()
 	for at := 0; at < len(a.mapping); at += pageBytes {
 		if resident, err := a.store.sys.resident(a.mapping[at : at+pageBytes]); err != nil || resident {
 			out.Resident++
@@ -196,15 +114,30 @@ func squeeze(dir string) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-func runSqueezed(t *testing.T, dir string, g memoryGroup, more ...string) (out squeezed) {
+// memoryGroup makes a group with a limit, which ends with the test.
+func memoryGroup(t *testing.T, limit int64) *lowmemory.Group {
 	t.Helper()
-	group, err := json.Marshal(g)
+	g, err := lowmemory.New(limit)
+	if errors.Is(err, lowmemory.ErrUnavailable) {
+		ciError(t, "%v", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return g
+}
+
+func runSqueezed(t *testing.T, dir string, g *lowmemory.Group, more ...string) (out squeezed) {
+	t.Helper()
 	c := exec.Command(os.Args[0])
-	c.Env = append(append(os.Environ(), "ARENA_TEST_ROLE=squeeze", "ARENA_TEST_DIR="+dir, "ARENA_TEST_GROUP="+string(group)), more...)
+	c.Env = append(append(os.Environ(), "ARENA_TEST_ROLE=squeeze", "ARENA_TEST_DIR="+dir), more...)
 	c.Stderr = os.Stderr
+	g.Wrap(c)
 	text, err := c.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -228,11 +161,11 @@ func TestMemoryLimit(t *testing.T) {
 		for _, lock := range []string{"", "1"} {
 			t.Run(fmt.Sprintf("pages=%s/lock=%s", pages, lock), func(t *testing.T) {
 				dropCache(t, path) // what this process has cached is not the group's
-				g := newMemoryGroup(t, limit)
+				g := memoryGroup(t, limit)
 				out := runSqueezed(t, dir, g, "ARENA_TEST_PAGES="+string(pages), "ARENA_TEST_LOCK="+lock)
 				t.Logf("%+v", out)
-				if kills, err := g.kills(); err != nil || kills != 0 {
-					t.Errorf("%d processes were killed, %v", kills, err)
+				if used, err := g.Usage(); err != nil || used.OOMKills != 0 {
+					t.Errorf("%d processes were killed, %v", used.OOMKills, err)
 				}
 				l, err := newLayout(squeezedGeometry)
 				if err != nil {

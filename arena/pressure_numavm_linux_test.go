@@ -3,15 +3,11 @@ package arena
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/cespare/xxhash/v2"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/moepool/moepool/numa"
 )
@@ -78,34 +74,8 @@ func pressNode(dir string) error {
 	if err != nil {
 		return err
 	}
-	var group errgroup.Group
-	misses := make([]int, 3)
-	const each = 40
-	for i := range misses {
-		group.Go(func() error {
-			r := rand.New(rand.NewPCG(uint64(i), 5))
-			for range each {
-				slot := r.IntN(squeezedGeometry.Slots)
-				hit, err := a.Bring(slot)
-				if err != nil {
-					return err
-				}
-				if !hit {
-					misses[i]++
-				}
-				if xxhash.Sum64(a.Bytes(slot)) != a.slots[slot].sum.Load() {
-					return fmt.Errorf("slot %d has other bytes", slot)
-				}
-			}
-			return nil
-		})
-	}
-	if err := group.Wait(); err != nil {
+	if out.Brought, out.Misses, err = bringAtRandom(a, 3, 40); err != nil {
 		return err
-	}
-	for _, n := range misses {
-		out.Brought += each
-		out.Misses += n
 	}
 	if _, err := a.Bring(0); err != nil {
 		return err

@@ -97,14 +97,9 @@ func TestPieces(t *testing.T) {
 			}
 			edit(t, path, func(f *os.File) error {
 				_, err := f.WriteAt([]byte{content(1, 1, largeGeometry.SlotBytes)[at] ^ 1}, l.offset(1)+int64(at))
-				if err != nil {
-					return err
-				}
-				if err := f.Sync(); err != nil {
-					return err
-				}
-				return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
+				return err
 			})
+			dropCache(t, path)
 			s := openStore(t, Options{Dir: dir})
 			a := openArena(t, s, largeGeometry)
 			if _, err := a.Bring(1); !errors.Is(err, ErrTorn) || a.Valid(1) {

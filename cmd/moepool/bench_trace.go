@@ -78,13 +78,7 @@ var traceColumns = []bench.Column[traceRow]{
 }
 
 func someBytes(n *int64) string {
-	if n == nil || *n == 0 {
-		return ""
-	}
-	if *n < 0 {
-		return "-" + bytesText(-*n)
-	}
-	return bytesText(*n)
+	return optional(n, func(v int64) string { return bytesOrNothing(float64(v)) })
 }
 
 func (f *benchTrace) run(cmd *cobra.Command) error {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/moepool/moepool/internal/lowmemory"
 )
 
 // profiles gives the profiles of an arena folder's workers.
@@ -49,15 +49,8 @@ func chill(t testing.TB, dir string) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
-	for _, path := range files {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
-			t.Fatal(err)
-		}
-		f.Close()
+	if err := lowmemory.Forget(dir); err != nil {
+		t.Fatal(err)
 	}
 }
 
