@@ -19,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moepool/moepool/docs/internal/machine"
 )
 
 // options are the flags, checked.
@@ -81,7 +83,7 @@ func run(ctx context.Context) error {
 			r := newResults()
 			for round := range o.rounds {
 				for _, c := range contestants {
-					fmt.Fprintf(os.Stderr, "%s bits, %s, round %d of %d: %s, load %s\n", bits, test, round+1, o.rounds, c.name, load())
+					fmt.Fprintf(os.Stderr, "%s bits, %s, round %d of %d: %s, load %s\n", bits, test, round+1, o.rounds, c.name, machine.Load())
 					samples, err := c.measure(ctx)
 					if ctx.Err() != nil {
 						return ctx.Err()
@@ -98,16 +100,6 @@ func run(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// load is the first figure of the load average, or "unknown".
-func load() string {
-	line, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(line), " ")
-	return first
 }
 
 // output runs a command and gives what it printed; its errors hold the end of what it said.

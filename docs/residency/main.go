@@ -23,6 +23,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/moepool/moepool/docs/internal/machine"
 )
 
 // options are the flags, checked.
@@ -105,20 +107,10 @@ func run(ctx context.Context) error {
 		if !slices.Contains(o.tables, t.name) {
 			continue
 		}
-		fmt.Printf("\n## %s (%s, load before %s)\n\n", t.what, time.Now().UTC().Format(time.DateOnly), load())
+		fmt.Printf("\n## %s (%s, load before %s)\n\n", t.what, time.Now().UTC().Format(time.DateOnly), machine.Load())
 		if err := t.print(ctx, b, os.Stdout); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
 	return nil
-}
-
-// load is the first figure of the load average, or "unknown".
-func load() string {
-	line, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	first, _, _ := strings.Cut(string(line), " ")
-	return first
 }
