@@ -107,7 +107,8 @@ func (q *Request) Validate(contextLength int) error {
 }
 
 // Run computes an answer on seq, which may hold a beginning of prompt and generated tokens. emit is called for each new token; its
-// error ends the answer. The sequence then holds the prompt and all generated tokens but the last.
+// error ends the answer, and the token that it refused is not of the result. The sequence then holds the prompt and all generated tokens
+// but the last, or all of them after a refusal.
 func Run(ctx context.Context, e Engine, seq *engine.Sequence, decoder *tokenizer.Tokenizer, q Request, emit func(Piece) error) (*Result, error) {
 	r := &Result{FinishReason: FinishError, PromptTokens: len(q.Prompt), Given: len(q.Generated)}
 	if err := q.Validate(e.Context()); err != nil {
@@ -115,10 +116,10 @@ func Run(ctx context.Context, e Engine, seq *engine.Sequence, decoder *tokenizer
 	}
 	a := newAnswer(&q, e.Context(), decoder.NewStream(true))
 	err := a.resume(q.Generated)
+	r.Tokens, r.Text = a.tokens, a.text.String()
 	if err == nil && a.finish == "" {
 		err = grow(ctx, e, seq, &q, a, r, emit)
 	}
-	r.Tokens, r.Text = a.tokens, a.text.String()
 	if err == nil {
 		r.FinishReason = a.finish
 	}
@@ -147,8 +148,12 @@ func grow(ctx context.Context, e Engine, seq *engine.Sequence, q *Request, a *an
 		}
 		piece := a.take(token)
 		r.Decode = time.Since(firstToken)
-		if err := emit(piece); err != nil || a.finish != "" {
+		if err := emit(piece); err != nil {
 			return err
+		}
+		r.Tokens, r.Text = a.tokens, a.text.String()
+		if a.finish != "" {
+			return nil
 		}
 		if last, err = step(ctx, e, q, engine.Chunk{Sequence: seq, Tokens: []int32{token}, Phase: budget.Decode, Into: last}); err != nil {
 			return err

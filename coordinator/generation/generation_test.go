@@ -150,6 +150,39 @@ func TestRefusedContinuation(t *testing.T) {
 	}
 }
 
+// TestRefusedToken: a result has the tokens and the text that were taken, so that what a coordinator says it gave is what its client got,
+// and an answer continued on the same sequence is the unbroken one.
+func TestRefusedToken(t *testing.T) {
+	t.Parallel()
+	e, tk := demoEngine(t)
+	q := Request{Prompt: tk.Encode("And it came to pass", true), MaxTokens: 9}
+	whole, pieces := run(t, e, nil, tk, q)
+	for taken := range len(whole.Tokens) {
+		seq := newSequence(t, e)
+		defer seq.Close()
+		var got []Piece
+		full := errors.New("full")
+		r, err := Run(t.Context(), e, seq, tk, q, func(p Piece) error {
+			if len(got) == taken {
+				return full
+			}
+			got = append(got, p)
+			return nil
+		})
+		if !errors.Is(err, full) || r.FinishReason != FinishError {
+			t.Fatalf("%v, %s", err, r.FinishReason)
+		}
+		if !slices.Equal(r.Tokens, whole.Tokens[:taken]) || r.Text != pieceText(pieces[:taken]) || r.New() != taken {
+			t.Fatalf("%d tokens were taken, the result has %v %q of %v", taken, r.Tokens, r.Text, whole.Tokens)
+		}
+		rest := q
+		rest.Generated = r.Tokens
+		if r, more := run(t, e, seq, tk, rest); !slices.Equal(r.Tokens, whole.Tokens) || !slices.Equal(more, pieces[taken:]) {
+			t.Fatalf("refused after %d tokens, it went on with %v, unbroken %v", taken, r.Tokens, whole.Tokens)
+		}
+	}
+}
+
 // TestBudgetOfRequest: a request's own budget is the step's, and only that request's.
 func TestBudgetOfRequest(t *testing.T) {
 	t.Parallel()
