@@ -8,7 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// machine lets raft drive the State.
+// machine lets raft drive the State. The state never goes back: raft may install a leader's snapshot that is older than what this node has
+// applied (a follower that was cut off refuses entries before its own snapshot until the leader sends its), and then gives it the entries
+// from there on again. What was applied was committed, so that they are the same entries.
 type machine struct {
 	broken func(error) // told once that the log has an entry that this build can't apply
 
@@ -32,6 +34,9 @@ func (m *machine) Apply(l *raft.Log) any {
 	defer m.mu.Unlock()
 	if m.err != nil {
 		return m.err
+	}
+	if l.Index <= m.state.Index {
+		return nil
 	}
 	next, err := m.state.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data})
 	if next == nil {
@@ -69,7 +74,9 @@ func (m *machine) Restore(r io.ReadCloser) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state = s
+	if s.Index > m.state.Index {
+		m.state = s
+	}
 	return nil
 }
 
