@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"testing"
@@ -177,19 +176,15 @@ func TestMalformedMessages(t *testing.T) {
 		hex  string
 		code ErrorCode
 	}{
-		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 04 02 dd ff ff ff ff", CodeMalformed}, {"93 04 03 90", CodeMalformed},
-		{"93 05 02 90", CodeVersion}, {"93 04 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
+		{"dd ff ff ff ff", CodeMalformed}, {"", CodeMalformed}, {"93 VV 02 dd ff ff ff ff", CodeMalformed}, {"93 VV 03 90", CodeMalformed},
+		{"93 WW 02 90", CodeVersion}, {"93 VV 01 95 c4 10 000102030405060708090a0b0c0d0e0f 02 05 01 c4 00", CodeMalformed}, {"c1", CodeMalformed},
 	}
 	var in receiver
 	in.parts, in.malformed = newAssembler(), &requester.malformed
 	for _, subject := range []string{workSubject("c", "w0"), controlSubject("c", "w0")} {
 		for i, f := range frames {
-			frame, err := hex.DecodeString(strings.ReplaceAll(f.hex, " ", ""))
-			if err != nil {
-				t.Fatal(err)
-			}
 			before := r.Malformed()
-			m, err := hostile.nats.Request(subject, frame, testDeadline)
+			m, err := hostile.nats.Request(subject, fromHex(t, f.hex), testDeadline)
 			if err != nil {
 				t.Fatalf("%s, frame %d: %v", subject, i, err)
 			}
@@ -214,10 +209,7 @@ func TestMalformedMessages(t *testing.T) {
 		}
 	}
 	for _, f := range frames {
-		frame, err := hex.DecodeString(strings.ReplaceAll(f.hex, " ", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		frame := fromHex(t, f.hex)
 		for _, subject := range []string{coordinatorSubject("c"), beatSubject("c", "w0"), requester.inbox + ".w0", requester.inbox + ".nobody"} {
 			if err := hostile.nats.Publish(subject, frame); err != nil {
 				t.Fatal(err)

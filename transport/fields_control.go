@@ -13,7 +13,7 @@ func (m *Identity) fields(w *wire) {
 }
 
 func (m *Beat) fields(w *wire) {
-	w.array("beat", 31)
+	w.array("beat", 32)
 	w.string(&m.Worker, "worker", maxText)
 	w.string(&m.Instance, "instance", maxText)
 	w.string(&m.Host, "host", maxText)
@@ -37,6 +37,7 @@ func (m *Beat) fields(w *wire) {
 	m.Pages.fields(w)
 	w.int64(&m.RSSAnon, "rss anon", 0, math.MaxInt64)
 	m.residentFields(w)
+	w.uint64(&m.Results, "results", math.MaxUint64)
 	m.Residency.fields(w)
 	m.noteFields(w)
 	w.bool(&m.Bound, "bound")

@@ -88,7 +88,7 @@ func (m *Work) check(w *wire) {
 // fields stores Sum with 4 bytes per element in rows where that loses nothing, else with 8; wide has a bit for each of the
 // latter.
 func (m *Result) fields(w *wire) {
-	w.array("result", 17)
+	w.array("result", 18)
 	w.uint64(&m.Request, "request", math.MaxUint64)
 	w.uint32(&m.Attempt, "attempt")
 	w.int(&m.Rows, "rows", 1, MaxRows)
@@ -112,6 +112,7 @@ func (m *Result) fields(w *wire) {
 	w.int64(&m.MajorFaults, "major faults", 0, math.MaxInt64)
 	layerLists(w, &m.Arrived, "arrived")
 	layerLists(w, &m.Evicted, "evicted")
+	w.uint64(&m.Number, "number", math.MaxUint64)
 	w.int64(&m.ComputeTime, "compute time", 0, math.MaxInt64)
 	w.int64(&m.QueueTime, "queue time", 0, math.MaxInt64)
 	if w.err != nil {

@@ -61,7 +61,7 @@ func drawResult(t *rapid.T) *Result {
 		Request: rapid.Uint64().Draw(t, "request"), Attempt: rapid.Uint32().Draw(t, "attempt"), Rows: rapid.IntRange(1, 20).Draw(t, "rows"),
 		Hidden: rapid.IntRange(1, 70).Draw(t, "hidden"), BytesRead: rapid.Int64Min(0).Draw(t, "read"),
 		MissBytes: rapid.Int64Min(0).Draw(t, "missed"), GhostBytes: rapid.Int64Min(-1).Draw(t, "ghost"), MajorFaults: rapid.Int64Min(0).Draw(t, "faults"),
-		Arrived: drawLists(t, "arrived"), Evicted: drawLists(t, "evicted"),
+		Arrived: drawLists(t, "arrived"), Evicted: drawLists(t, "evicted"), Number: rapid.Uint64().Draw(t, "number"),
 		ComputeTime: rapid.Int64Min(0).Draw(t, "compute"), QueueTime: rapid.Int64Min(0).Draw(t, "queue"),
 	}
 	for range r.Rows {
@@ -117,6 +117,7 @@ func drawBeat(t *rapid.T) *Beat {
 		b.Resident = append(b.Resident, LayerBitmap{rapid.IntRange(0, MaxLayers).Draw(t, "layer"), rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "bits")})
 	}
 	number := rapid.Uint64()
+	b.Results = number.Draw(t, "results")
 	b.Residency = ResidencyReport{Limit: size.Draw(t, "limit"), Eviction: drawText(t, "eviction"), Resident: size.Draw(t, "resident"),
 		Hits: number.Draw(t, "hits"), Misses: number.Draw(t, "misses"), MissBytes: size.Draw(t, "missed"), BytesRead: size.Draw(t, "read"),
 		GhostBytes: rapid.Int64Min(-1).Draw(t, "ghost"), MajorFaults: number.Draw(t, "faults"), Evictions: number.Draw(t, "evictions"),

@@ -2,8 +2,10 @@ package transport
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -220,3 +222,14 @@ func receiveFrom(t testing.TB, x *Exchange) Reply {
 
 // summing is the work of a worker that answers.
 func summing(_ context.Context, w *Work) (*Result, error) { return sumOf(w), nil }
+
+// fromHex gives the bytes of a frame: VV stands for the protocol's version, WW for the next one.
+func fromHex(t testing.TB, text string) []byte {
+	t.Helper()
+	text = strings.NewReplacer(" ", "", "VV", fmt.Sprintf("%02x", ProtocolVersion), "WW", fmt.Sprintf("%02x", ProtocolVersion+1)).Replace(text)
+	frame, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return frame
+}

@@ -3,7 +3,7 @@ package transport
 import "fmt"
 
 // ProtocolVersion is the version of every message; both sides refuse another one, naming both.
-const ProtocolVersion = 4
+const ProtocolVersion = 5
 
 // Identity is what both sides must have in common before any work is sent.
 type Identity struct {
@@ -80,6 +80,7 @@ type Beat struct {
 	Pages       PagesReport
 	RSSAnon     int64
 	Resident    []LayerBitmap // may be empty between changes
+	Results     uint64        // the number of the last Result that Resident certainly knows of
 	Residency   ResidencyReport
 	Notes       []string // degraded modes, each said once
 	Bound       bool     // pinned to its node

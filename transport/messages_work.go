@@ -36,6 +36,7 @@ type Result struct {
 	MajorFaults int64        // of the process, meanwhile
 	Arrived     []LayerParts // expert parts beyond Parts that have become resident since the last result
 	Evicted     []LayerParts // expert parts that have ceased to be
+	Number      uint64       // of the results of this worker's process, from 1: tells whether a beat's bitmaps are older
 	ComputeTime int64        // ns
 	QueueTime   int64        // ns
 }

@@ -42,7 +42,7 @@ func (p *process) beat() *transport.Beat {
 		newest := shards[n-1]
 		b.ExpertParts = newest.Plan().Count
 		b.Pages = p.holder.Pages()
-		b.Resident = p.bitmaps(look, shards)
+		b.Resident, b.Results = p.bitmaps(look, shards)
 		if text := p.fit.look(usage{b.Residency, busy(b.LayerTimes)}, newest.Plan().Bytes); text != "" {
 			p.seat.note("%s", text)
 		}
@@ -64,13 +64,13 @@ func lockNote(c arena.Counters) string {
 
 // bitmaps says which expert parts are in memory. A ledger knows at any time, and is asked whether that has changed; else the kernel is asked
 // when it is time to look.
-func (p *process) bitmaps(look bool, shards []*shard.Shards) []transport.LayerBitmap {
+func (p *process) bitmaps(look bool, shards []*shard.Shards) (resident []transport.LayerBitmap, results uint64) {
 	version := p.holder.ResidencyVersion()
 	if !look && version == p.told {
-		return nil
+		return nil, 0
 	}
-	p.told = version
-	return p.holder.Resident(shards...)
+	p.told, results = version, p.holder.Results()
+	return p.holder.Resident(shards...), results
 }
 
 // busy is for how many seconds layers were computed.

@@ -97,12 +97,12 @@ func (m *Members) Routed() map[int][]float64 { return m.routing.snapshot() }
 func (m *Members) Computed(worker string, layer int, r *transport.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.ledger.change(worker, layer, r.Parts, true)
+	m.ledger.change(worker, layer, r.Parts, true, r.Number)
 	for i := range r.Arrived {
-		m.ledger.change(worker, r.Arrived[i].Layer, r.Arrived[i].Parts, true)
+		m.ledger.change(worker, r.Arrived[i].Layer, r.Arrived[i].Parts, true, r.Number)
 	}
 	for i := range r.Evicted { // the last word: what was computed may have had to make room
-		m.ledger.change(worker, r.Evicted[i].Layer, r.Evicted[i].Parts, false)
+		m.ledger.change(worker, r.Evicted[i].Layer, r.Evicted[i].Parts, false, r.Number)
 	}
 }
 

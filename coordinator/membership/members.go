@@ -177,7 +177,7 @@ func (m *Members) beat(b *transport.Beat) {
 	m.change(func() []action {
 		out := m.table.beat(b)
 		if w := m.table.members[b.Worker]; w != nil && w.lost == "" && w.beat.Instance == b.Instance {
-			m.ledger.report(b.Worker, b.Resident)
+			m.ledger.report(b.Worker, b.Resident, b.Results)
 		}
 		return out
 	})

@@ -65,17 +65,25 @@ func readers(plan *placement.Plan) map[int][]int32 {
 // has it in memory.
 type ledger struct {
 	Residency
-	words    int // of 64 bits, of a layer
+	items    int // expert parts of a layer
 	plan     *placement.Plan
-	reports  map[string]map[int][]uint64 // worker → layer → what it has in memory, owned or not
-	snapshot *Residency                  // nil after a change
+	reports  map[string]map[int]*layerReport // worker → layer
+	snapshot *Residency                      // nil after a change
 }
 
+// layerReport is what a worker has told of a layer.
+type layerReport struct {
+	resident []uint64 // bits: what it has in memory, owned or not
+	told     []uint64 // of each part, the number of the last result that told of it
+}
+
+func (r *layerReport) has(item uint32) bool { return r != nil && has(r.resident, item) }
+
 func newLedger(m placement.Model) *ledger {
-	l := &ledger{Residency: Residency{parts: m.Parts, layers: make(map[int][]uint64, len(m.Layers))}, words: (m.Experts*m.Parts + 63) / 64,
-		reports: map[string]map[int][]uint64{}}
+	l := &ledger{Residency: Residency{parts: m.Parts, layers: make(map[int][]uint64, len(m.Layers))}, items: m.Experts * m.Parts,
+		reports: map[string]map[int]*layerReport{}}
 	for _, layer := range m.Layers {
-		l.layers[layer] = make([]uint64, l.words)
+		l.layers[layer] = make([]uint64, (l.items+63)/64)
 	}
 	return l
 }
@@ -130,40 +138,41 @@ func (l *ledger) look(layer int, item uint32) {
 	resident := false
 	if owners := l.plan.Owners[layer]; int(item) < len(owners) {
 		for _, worker := range owners[item] {
-			resident = resident || has(l.reports[worker][layer], item)
+			resident = resident || l.reports[worker][layer].has(item)
 		}
 	}
 	l.set(layer, item, resident)
 }
 
-// report takes a worker's own bitmaps; layers that it doesn't name stay as they are.
-func (l *ledger) report(worker string, resident []transport.LayerBitmap) {
+// report takes a worker's own bitmaps, which know of its results up to a number: what later ones told stays, as do layers that it doesn't name.
+func (l *ledger) report(worker string, resident []transport.LayerBitmap, results uint64) {
 	for i := range resident {
 		b := &resident[i]
-		bits := l.of(worker, b.Layer)
-		if bits == nil {
+		r := l.of(worker, b.Layer)
+		if r == nil {
 			continue // no layer with experts
 		}
-		clear(bits)
-		for at, octet := range b.Bits[:min(len(b.Bits), 8*len(bits))] {
-			bits[at/8] |= uint64(octet) << (at % 8 * 8)
+		for item, told := range r.told {
+			if told <= results {
+				put(r.resident, uint32(item), item/8 < len(b.Bits) && b.Bits[item/8]>>(item%8)&1 != 0)
+			}
 		}
 		l.lookAll(worker, b.Layer)
 	}
 }
 
 // of is a worker's report of a layer, nil if there is no such layer.
-func (l *ledger) of(worker string, layer int) []uint64 {
+func (l *ledger) of(worker string, layer int) *layerReport {
 	if l.layers[layer] == nil {
 		return nil
 	}
 	layers := l.reports[worker]
 	if layers == nil {
-		layers = map[int][]uint64{}
+		layers = map[int]*layerReport{}
 		l.reports[worker] = layers
 	}
 	if layers[layer] == nil {
-		layers[layer] = make([]uint64, l.words)
+		layers[layer] = &layerReport{make([]uint64, (l.items+63)/64), make([]uint64, l.items)}
 	}
 	return layers[layer]
 }
@@ -177,14 +186,18 @@ func (l *ledger) lookAll(worker string, layer int) {
 	}
 }
 
-// change notes that a worker has expert parts in memory now, or no longer.
-func (l *ledger) change(worker string, layer int, items []uint32, resident bool) {
-	bits := l.of(worker, layer)
-	if bits == nil {
+// change notes that by its result of a number, a worker has expert parts in memory now, or no longer.
+func (l *ledger) change(worker string, layer int, items []uint32, resident bool, result uint64) {
+	r := l.of(worker, layer)
+	if r == nil {
 		return // no layer with experts
 	}
 	for _, item := range items {
-		if put(bits, item, resident) && l.plan != nil {
+		if int(item) >= len(r.told) {
+			continue
+		}
+		r.told[item] = result
+		if put(r.resident, item, resident) && l.plan != nil {
 			l.look(layer, item)
 		}
 	}
@@ -206,9 +219,9 @@ func (l *ledger) resident(worker string) (parts int) {
 		return 0
 	}
 	for layer, items := range l.plan.Owned[worker] {
-		bits := l.reports[worker][layer]
+		r := l.reports[worker][layer]
 		for _, item := range items {
-			if has(bits, item) {
+			if r.has(item) {
 				parts++
 			}
 		}

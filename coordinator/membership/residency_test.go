@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,11 +24,11 @@ func TestResidency(t *testing.T) {
 	l := newLedger(m)
 	l.place(plan)
 	before := l.take()
-	l.report("a", []transport.LayerBitmap{{Layer: 2, Bits: []byte{0xff}}, {Layer: 9, Bits: []byte{0xff}}})
+	l.report("a", []transport.LayerBitmap{{Layer: 2, Bits: []byte{0xff}}, {Layer: 9, Bits: []byte{0xff}}}, 0)
 	if s := l.take(); s.Resident(2, 0) || !s.ResidentPart(2, 0, 0) || s.ResidentPart(2, 0, 1) || before.ResidentPart(2, 0, 0) {
 		t.Fatal("after a's report")
 	}
-	l.report("b", []transport.LayerBitmap{{Layer: 2, Bits: []byte{0b001010}}}) // part 1 of experts 0 and 1
+	l.report("b", []transport.LayerBitmap{{Layer: 2, Bits: []byte{0b001010}}}, 0) // part 1 of experts 0 and 1
 	s := l.take()
 	for expert, want := range []bool{true, true, false} {
 		if s.Resident(2, int32(expert)) != want {
@@ -45,7 +46,7 @@ func TestResidency(t *testing.T) {
 	if !l.take().Resident(2, 2) || s.Resident(2, 2) {
 		t.Error("after a computation")
 	}
-	l.report("b", []transport.LayerBitmap{{Layer: 2, Bits: nil}})
+	l.report("b", []transport.LayerBitmap{{Layer: 2, Bits: nil}}, 0)
 	if s := l.take(); s.ResidentPart(2, 0, 1) || !s.ResidentPart(2, 0, 0) {
 		t.Error("after an empty bitmap")
 	}
@@ -110,6 +111,61 @@ func TestChanges(t *testing.T) {
 	if s.Reader(2, 4, 0) != 0 || s.Reader(2, -1, 0) != 0 || s.Reader(9, 0, 1) != 0 || new(Residency).Reader(2, 0, 1) != 0 {
 		t.Error("what doesn't exist is read by somebody")
 	}
+}
+
+// TestLateBeats: bitmaps that were taken before results that have arrived already change nothing that these told, so that the view of a
+// worker whose memory changes with its results only is its state after the last one, whenever beats come.
+func TestLateBeats(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := placement.Model{Layers: []int{0, 1}, Experts: 9, Parts: 1, PartBytes: []int64{1}}
+		plan, err := placement.Compute(1, m, []placement.Worker{{ID: "a"}}, placement.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Members{ledger: newLedger(m)}
+		c.ledger.place(plan)
+		type beat struct {
+			resident []transport.LayerBitmap
+			results  uint64
+		}
+		var state [2][2]byte
+		var late []beat
+		for i := range rapid.IntRange(1, 20).Draw(t, "results") {
+			number := uint64(i + 1)
+			layer, r := rapid.IntRange(0, 1).Draw(t, "layer"), transport.Result{Number: number}
+			for item := range uint32(9) {
+				switch bit := byte(1) << (item % 8); rapid.IntRange(0, 3).Draw(t, "what happened") {
+				case 0:
+					state[layer][item/8] |= bit
+					r.Parts = append(r.Parts, item)
+				case 1:
+					state[layer][item/8] &^= bit
+					r.Evicted = append(r.Evicted, transport.LayerParts{Layer: layer, Parts: []uint32{item}})
+				}
+			}
+			c.Computed("a", layer, &r)
+			if rapid.Bool().Draw(t, "beat is taken") {
+				b := beat{results: number}
+				for layer := range state {
+					b.resident = append(b.resident, transport.LayerBitmap{Layer: layer, Bits: bytes.Clone(state[layer][:])})
+				}
+				late = append(late, b)
+			}
+			for len(late) > 0 && rapid.Bool().Draw(t, "beat comes") {
+				c.ledger.report("a", late[0].resident, late[0].results)
+				late = late[1:]
+			}
+			view := c.Residency()
+			for layer := range state {
+				for item := range 9 {
+					if want := state[layer][item/8]>>(item%8)&1 != 0; view.ResidentPart(layer, int32(item), 0) != want {
+						t.Fatalf("after result %d, layer %d expert %d: resident %v, want %v", number, layer, item, !want, want)
+					}
+				}
+			}
+		}
+	})
 }
 
 // TestLedgerAgainstMap compares with the obvious implementation.

@@ -291,4 +291,5 @@ func (s *Shards) finish(l *layer, w *transport.Work, r *transport.Result) {
 		r.MissBytes = missed
 	}
 	s.h.measure(r)
+	r.Number = s.h.results.Add(1) // after the ledger's report: what that misses, a beat with this number must not
 }

@@ -71,6 +71,7 @@ type Holder struct {
 	bandwidth bandwidth
 	reads     reads
 	resident  atomic.Int64 // bytes that Resident found last
+	results   atomic.Uint64
 
 	reading    reading
 	prefetcher prefetcher
@@ -224,6 +225,9 @@ func (h *Holder) punch(l *heldLayer, a *arena.Arena, part int, owned []bool) err
 
 // Pages counts the pages of what is held by where they lay when last looked at: after loading, and when a part was read later.
 func (h *Holder) Pages() transport.PagesReport { return h.pages.report() }
+
+// Results is the number of the last result: what Resident gives afterwards knows of it.
+func (h *Holder) Results() uint64 { return h.results.Load() }
 
 // Resident gives for each layer which expert parts of some shards are in memory as a whole: by the ledger, or as the kernel says.
 func (h *Holder) Resident(of ...*Shards) []transport.LayerBitmap {
