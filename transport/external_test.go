@@ -181,6 +181,8 @@ func (f *fleet) ask(worker string) bool {
 			return false
 		case f.givenUp[r.Request]: // it had come already
 			continue
+		case f.unsent[r.Request] && r.Err != nil: // of the parts that were sent before the one that could not be
+			continue
 		case r.Request != w.Request:
 			f.t.Fatalf("an answer to request %d came to %d", r.Request, w.Request)
 		case r.Err != nil:
