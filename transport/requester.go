@@ -161,7 +161,7 @@ func (r *Requester) route(worker string) (*route, error) {
 
 // Send sends work (in parts where needed); replies with its request id go to replies until the result or an error came, or
 // Forget. replies needs room: a full channel loses progress, and delays results. (Request, Worker) must be unique among the
-// outstanding. w is not kept.
+// outstanding. w is not kept. After an error no result comes, but what was sent of it may still bring an error reply.
 func (r *Requester) Send(worker string, w *Work, replies chan<- Reply) error {
 	l, err := r.send(worker, w, replies, false)
 	if l != nil {
