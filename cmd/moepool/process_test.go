@@ -5,11 +5,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -33,12 +36,28 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(cache)
 	os.Setenv("XDG_CACHE_HOME", cache) // never the user's own
+	flag.Parse()
+	if !isSet("test.parallel") && runtime.GOMAXPROCS(0) < leastParallel {
+		if err := flag.Set("test.parallel", strconv.Itoa(leastParallel)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	return code
+}
+
+// leastParallel is how many tests run at once on few CPUs: half of their time they wait for processes that start, are silent, or come back.
+const leastParallel = 4
+
+// isSet says whether a flag is on the command line.
+func isSet(name string) (set bool) {
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
 }
 
 // process is a moepool command under test.
