@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -54,19 +55,11 @@ func (f *fitWatch) look(now usage, experts int64) string {
 		return ""
 	}
 	f.said = true
-	kept := fmt.Sprintf("of which the kernel keeps %s in memory", sizeText(now.Resident))
+	kept := fmt.Sprintf("of which the kernel keeps %s in memory", bytesize.Text(now.Resident))
 	if now.Limit > 0 {
-		kept = fmt.Sprintf("of which %s may be in memory (--resident-limit)", sizeText(now.Limit))
+		kept = fmt.Sprintf("of which %s may be in memory (--resident-limit)", bytesize.Text(now.Limit))
 	}
 	return fmt.Sprintf("the experts don't fit: they take %s, %s; %.0f %% were in memory when they were needed, %.0f MB are read and %.0f major faults happen "+
-		"in each second of computing. More memory, more workers or an --expert-budget make it faster", sizeText(experts), kept, 100*share,
+		"in each second of computing. More memory, more workers or an --expert-budget make it faster", bytesize.Text(experts), kept, 100*share,
 		float64(read)/busy/1e6, float64(faults)/busy)
-}
-
-// sizeText is a size as people write it.
-func sizeText(n int64) string {
-	if n < 1<<30 {
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 	"github.com/moepool/moepool/transport"
@@ -104,7 +105,7 @@ func (h *holding) residentOptions() (*shard.ResidentOptions, error) {
 		return nil, nil
 	}
 	if h.store.Dir() == "" {
-		h.seat.note("the resident limit of %s is not kept: experts are in anonymous memory, which can't be read again (--arena-dir)", sizeText(r.Limit))
+		h.seat.note("the resident limit of %s is not kept: experts are in anonymous memory, which can't be read again (--arena-dir)", bytesize.Text(r.Limit))
 		if r.Trace != "" {
 			h.seat.note("no residency trace is written: without a limit that is kept there is no ledger")
 		}

@@ -140,8 +140,8 @@ func TestFitWatch(t *testing.T) {
 	}{
 		{"cold start", []usage{at(1, 0, 100, 500<<20), at(9, 900, 200, experts), at(99, 9000, 200, experts)}, nil},
 		{"it doesn't fit", []usage{at(1, 0, 100, experts), at(5, 0, 200, experts+1), at(7, 30, 270, 2*experts), at(9, 60, 340, 3*experts)},
-			[]string{"1.0 GiB", "keeps 300.0 MiB", "30 %", "537 MB", "10 major faults", "--expert-budget"}},
-		{"a limit", []usage{limited(at(1, 0, 100, 401<<20)), limited(at(5, 10, 190, 500<<20))}, []string{"400.0 MiB may be in memory (--resident-limit)", "10 %"}},
+			[]string{"1.0 GiB", "keeps 300 MiB", "30 %", "537 MB", "10 major faults", "--expert-budget"}},
+		{"a limit", []usage{limited(at(1, 0, 100, 401<<20)), limited(at(5, 10, 190, 500<<20))}, []string{"400 MiB may be in memory (--resident-limit)", "10 %"}},
 		{"a little", []usage{at(1, 0, 100, experts+1), at(9, 9950, 150, experts+1)}, nil},
 		{"idle", []usage{at(1, 0, 100, experts+1), at(1, 0, 100, experts+1)}, nil},
 	} {

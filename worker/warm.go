@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/residency"
 	"github.com/moepool/moepool/worker/shard"
 )
@@ -25,9 +26,9 @@ func (p *process) warm(ctx context.Context, l *loading, shards *shard.Shards) er
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		p.seat.note("--warm %s ended early, after %s: %v", p.o.Residency.Warm, sizeText(brought), err)
+		p.seat.note("--warm %s ended early, after %s: %v", p.o.Residency.Warm, bytesize.Text(brought), err)
 	case brought > 0:
-		p.o.Log("worker %s is warm: %s of experts are in memory after %.1f s", p.o.ID, sizeText(brought), took.Seconds())
+		p.o.Log("worker %s is warm: %s of experts are in memory after %.1f s", p.o.ID, bytesize.Text(brought), took.Seconds())
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moepool/moepool/cmd/moepool/internal/bench"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/residency"
 )
 
@@ -59,14 +60,14 @@ type traceRow struct {
 
 var traceColumns = []bench.Column[traceRow]{
 	{Name: "worker", Left: true, Text: func(r *traceRow) string { return r.Worker }},
-	{Name: "limit", Text: func(r *traceRow) string { return bytesText(r.ResidentLimit) }},
+	{Name: "limit", Text: func(r *traceRow) string { return bytesize.Text(r.ResidentLimit) }},
 	{Name: "of experts", Text: func(r *traceRow) string { return fmt.Sprintf("%.1f %%", 100*r.LimitShare) }},
 	{Name: "eviction", Left: true, Text: func(r *traceRow) string { return r.Eviction }},
 	{Name: "requests", Text: func(r *traceRow) string { return fmt.Sprint(r.Requests) }},
 	{Name: "hits", Text: func(r *traceRow) string { return fmt.Sprint(r.Hits) }},
 	{Name: "misses", Text: func(r *traceRow) string { return fmt.Sprint(r.Misses) }},
 	{Name: "hit rate", Text: func(r *traceRow) string { return fmt.Sprintf("%.1f %%", 100*r.HitRate) }},
-	{Name: "to read", Text: func(r *traceRow) string { return bytesText(r.MissBytes) }},
+	{Name: "to read", Text: func(r *traceRow) string { return bytesize.Text(r.MissBytes) }},
 	{Name: "not read", Text: func(r *traceRow) string { return someBytes(r.BytesNotRead) }},
 	{Name: "prefetched", Text: func(r *traceRow) string { return someBytes(r.HintBytes) }},
 	{Name: "", Left: true, Text: func(r *traceRow) string {
@@ -145,7 +146,7 @@ func (f *benchTrace) residentLimits(trace *residency.Trace) ([]int64, error) {
 	}
 	var limits []int64
 	for _, text := range f.limits {
-		limit, err := parseSize(text)
+		limit, err := bytesize.Parse(text)
 		if above, below, isShare := strings.Cut(text, "/"); isShare {
 			limit, err = share(above, below, trace.Requested())
 		}

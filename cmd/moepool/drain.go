@@ -11,6 +11,7 @@ import (
 
 	"github.com/moepool/moepool/coordinator/membership"
 	"github.com/moepool/moepool/coordinator/serve"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -70,7 +71,7 @@ func drained(s *serve.Status, worker string) (bool, string, error) {
 		if w.ID == worker && w.State != membership.StateLost {
 			what := fmt.Sprintf("worker %s: %s, %d expert parts", worker, w.State, w.Parts)
 			if p := s.Members.Pending; p != nil {
-				what += fmt.Sprintf("; placement %d is %s, %s to load", p.Epoch, p.Phase, bytesText(p.Moved))
+				what += fmt.Sprintf("; placement %d is %s, %s to load", p.Epoch, p.Phase, bytesize.Text(p.Moved))
 			}
 			return false, what, nil
 		}

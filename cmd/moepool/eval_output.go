@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/moepool/moepool/cmd/moepool/internal/chart"
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // evalColumns are the columns of the table; a column in which no row has anything is left out.
@@ -20,7 +21,7 @@ var evalColumns = []struct {
 	text func(*evalRow) string
 }{
 	{"format", func(r *evalRow) string { return r.Format }},
-	{"resident", func(r *evalRow) string { return optional(r.ResidentLimit, bytesText) }},
+	{"resident", func(r *evalRow) string { return optional(r.ResidentLimit, bytesize.Text) }},
 	{"budget", func(r *evalRow) string {
 		if r.Arm == armReference || r.Arm == armNull {
 			return r.Arm
@@ -77,10 +78,7 @@ func bytesOrNothing(n float64) string {
 	if n == 0 {
 		return ""
 	}
-	if n < 0 {
-		return "-" + bytesText(int64(-n))
-	}
-	return bytesText(int64(n))
+	return bytesize.Text(int64(n))
 }
 
 // printRows writes rows as a table.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/evaluation"
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // evalRow is one row of `eval --json`. What was not measured is null.
@@ -117,7 +118,7 @@ func (r *evalRow) loss() float64 {
 func (r *evalRow) group() string {
 	name := "no limit"
 	if r.ResidentLimit != nil {
-		name = bytesText(*r.ResidentLimit) + " resident"
+		name = bytesize.Text(*r.ResidentLimit) + " resident"
 	}
 	if r.ReferenceFormat != nil {
 		name += ", against " + *r.ReferenceFormat

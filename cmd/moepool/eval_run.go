@@ -9,6 +9,7 @@ import (
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/evaluation"
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // evaluator carries out a plan: one model is in memory at a time.
@@ -162,7 +163,7 @@ func (e *evaluator) checkScratch(format string) error {
 		dir = os.TempDir()
 	}
 	need := evaluation.ReferenceBytes(e.windows, e.vocabulary())
-	what := fmt.Sprintf("the reference's logits (%s, %d tokens × %d) take %s in %s", format, evaluation.Predicted(e.windows), e.vocabulary(), bytesText(need), dir)
+	what := fmt.Sprintf("the reference's logits (%s, %d tokens × %d) take %s in %s", format, evaluation.Predicted(e.windows), e.vocabulary(), bytesize.Text(need), dir)
 	if err := requireSpace(dir, need, what); err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (e *evaluator) checkScratch(format string) error {
 func requireSpace(dir string, need int64, what string) error {
 	space, err := arena.Check(dir)
 	if err == nil && space.FreeBytes < need {
-		return fmt.Errorf("%s, where %s are free: --windows takes fewer of the text's windows, --scratch-dir another folder", what, bytesText(space.FreeBytes))
+		return fmt.Errorf("%s, where %s are free: --windows takes fewer of the text's windows, --scratch-dir another folder", what, bytesize.Text(space.FreeBytes))
 	}
 	return nil
 }

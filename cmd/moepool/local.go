@@ -13,6 +13,7 @@ import (
 
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/engine"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/numa/hostinfo"
@@ -223,7 +224,7 @@ func (c *cluster) whereExpertsLie(f *arenaFlags) string {
 	if dir, err := f.folder(); err == nil && dir != "" && files > 0 {
 		place = dir
 	}
-	return fmt.Sprintf("[%d expert parts, %s, of which %s packed now, in %s]", parts, bytesText(total), bytesText(packed), place)
+	return fmt.Sprintf("[%d expert parts, %s, of which %s packed now, in %s]", parts, bytesize.Text(total), bytesize.Text(packed), place)
 }
 
 // residencyWait is how long awaitResidency waits: more than a beat's interval.

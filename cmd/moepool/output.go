@@ -59,23 +59,6 @@ func (l *logger) divert(w io.Writer) {
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// bytesText is a size in binary units, as people write it.
-func bytesText(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, suffix := float64(n), ""
-	for _, s := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		value /= unit
-		suffix = s
-		if value < unit {
-			break
-		}
-	}
-	return fmt.Sprintf("%.1f %s", value, suffix)
-}
-
 // Write makes a logger the destination of child processes' lines.
 func (l *logger) Write(p []byte) (int, error) {
 	l.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/coordinator"
 	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/transport"
@@ -82,7 +83,7 @@ func (f *packFlags) run(cmd *cobra.Command) error {
 	}
 	for _, r := range reports {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d experts, %s packed, %s found packed, %d damaged, in %s\n",
-			r.Worker, r.Experts, bytesText(r.Arena.PackedBytes), bytesText(r.Arena.ReusedBytes), r.Damaged, r.Folder)
+			r.Worker, r.Experts, bytesize.Text(r.Arena.PackedBytes), bytesize.Text(r.Arena.ReusedBytes), r.Damaged, r.Folder)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/moepool/moepool/coordinator/membership"
 	"github.com/moepool/moepool/coordinator/serve"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -77,7 +78,7 @@ func printPlacement(out io.Writer, p *serve.Placement, layer int) {
 	}
 	fmt.Fprintln(out)
 	if n := p.Pending; n != nil {
-		fmt.Fprintf(out, "placement %d is next, %s: %s to load (%s)\n", n.Epoch, n.Phase, bytesText(n.Moved), n.Reason)
+		fmt.Fprintf(out, "placement %d is next, %s: %s to load (%s)\n", n.Epoch, n.Phase, bytesize.Text(n.Moved), n.Reason)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	head := "HOST\tNODE\tWORKER\tPARTS\tPRIMARY\tREPLICAS\tBYTES"
@@ -86,7 +87,7 @@ func printPlacement(out io.Writer, p *serve.Placement, layer int) {
 	}
 	fmt.Fprintln(table, head)
 	for _, w := range p.Workers {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%d\t%d\t%s", w.Host, w.Node, w.ID, w.Parts, w.Primaries, w.Parts-w.Primaries, bytesText(w.Bytes))
+		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%d\t%d\t%s", w.Host, w.Node, w.ID, w.Parts, w.Primaries, w.Parts-w.Primaries, bytesize.Text(w.Bytes))
 		if layer >= 0 {
 			fmt.Fprintf(table, "\t%s", w.Owned[layer])
 		}
@@ -118,7 +119,7 @@ func rebalanced(before, now *serve.Status) (bool, string, error) {
 	case m.Active != nil && before.Members.Active != nil && m.Active.Epoch > before.Members.Active.Epoch:
 		return true, fmt.Sprintf("placement %d is active", m.Active.Epoch), nil
 	case m.Pending != nil:
-		return false, fmt.Sprintf("placement %d is %s, %s to load (%s)", m.Pending.Epoch, m.Pending.Phase, bytesText(m.Pending.Moved), m.Pending.Reason), nil
+		return false, fmt.Sprintf("placement %d is %s, %s to load (%s)", m.Pending.Epoch, m.Pending.Phase, bytesize.Text(m.Pending.Moved), m.Pending.Reason), nil
 	case m.Problem != "" && m.Problem != before.Members.Problem:
 		return false, "", fmt.Errorf("no new placement: %s", m.Problem)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/forecast"
 	"github.com/moepool/moepool/coordinator/model"
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // maxHostsBytes is the most of a hosts.yaml that is read.
@@ -180,12 +181,12 @@ func readHosts(path string) ([]byte, error) {
 }
 
 func printForecast(out io.Writer, p *forecast.Forecast, o forecast.Options) error {
-	fmt.Fprintf(out, "experts %s, dense weights %s (coordinator), KV cache %s (%d rows of %d positions)\n\n", bytesText(p.ExpertBytes),
-		bytesText(p.DenseBytes), bytesText(p.CacheBytes), p.Rows, o.Context)
+	fmt.Fprintf(out, "experts %s, dense weights %s (coordinator), KV cache %s (%d rows of %d positions)\n\n", bytesize.Text(p.ExpertBytes),
+		bytesize.Text(p.DenseBytes), bytesize.Text(p.CacheBytes), p.Rows, o.Context)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "worker\tmemory\texperts\tparts\tin memory\t")
 	for _, w := range p.Workers {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%.0f %%\t\n", w.ID, bytesText(w.Memory), bytesText(w.Experts), w.Parts, 100*w.Resident)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%.0f %%\t\n", w.ID, bytesize.Text(w.Memory), bytesize.Text(w.Experts), w.Parts, 100*w.Resident)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -206,7 +207,7 @@ func printForecast(out io.Writer, p *forecast.Forecast, o forecast.Options) erro
 		return err
 	}
 	fmt.Fprintf(out, "\n%.1f tokens/s with %d rows; a token moves %s over the network and reads %s of experts; a layer's slowest worker reads %.2f times an even share\n",
-		p.TokensPerSecond, p.Rows, bytesText(p.NetworkBytes), bytesText(p.ReadBytes), p.Slowest)
+		p.TokensPerSecond, p.Rows, bytesize.Text(p.NetworkBytes), bytesize.Text(p.ReadBytes), p.Slowest)
 	for _, note := range p.Notes {
 		fmt.Fprintln(out, "note: "+note)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/moepool/moepool/coordinator/budget"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -54,9 +55,9 @@ func (r *budgetReport) summary() string {
 		text += fmt.Sprintf(", %d rows were rescued", r.RescuedRows)
 	}
 	if r.BytesNotRead == nil {
-		return text + fmt.Sprintf("; at most %s not read]", bytesText(r.DroppedBytes))
+		return text + fmt.Sprintf("; at most %s not read]", bytesize.Text(r.DroppedBytes))
 	}
-	return text + fmt.Sprintf("; %s not read]", bytesText(max(*r.BytesNotRead, 0)))
+	return text + fmt.Sprintf("; %s not read]", bytesize.Text(max(*r.BytesNotRead, 0)))
 }
 
 // expertReport is what experts cost.

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/model"
 	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/residency"
@@ -55,31 +55,6 @@ func (f *residencyFlags) register(flags *pflag.FlagSet) {
 		"file that records what was asked of the resident limit's ledger, for bench --trace; one for each worker, with its name behind a dot, where there are several")
 }
 
-// sizeUnits are the units of sizes, in lower case; longer names first.
-var sizeUnits = []struct {
-	name  string
-	bytes float64
-}{
-	{"tib", 1 << 40}, {"gib", 1 << 30}, {"mib", 1 << 20}, {"kib", 1 << 10}, {"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6}, {"kb", 1e3},
-	{"t", 1 << 40}, {"g", 1 << 30}, {"m", 1 << 20}, {"k", 1 << 10}, {"b", 1},
-}
-
-// parseSize reads a number of bytes with or without a unit: 1073741824, 1GiB, 1.5g, 800MB.
-func parseSize(s string) (int64, error) {
-	number, unit := strings.ToLower(strings.TrimSpace(s)), 1.0
-	for _, u := range sizeUnits {
-		if before, found := strings.CutSuffix(number, u.name); found {
-			number, unit = strings.TrimSpace(before), u.bytes
-			break
-		}
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(n > 0) || strings.ContainsAny(number, "xpin_") || n*unit >= math.MaxInt64 || n*unit < 1 {
-		return 0, fmt.Errorf("%q is no size; valid are numbers of bytes above 0, and sizes such as 4GiB, 1.5GiB, 800MiB or 4GB", s)
-	}
-	return int64(n * unit), nil
-}
-
 // check finds what is wrong with the flags before anything is started.
 func (f *residencyFlags) check() error {
 	if f.limit != limitAuto && f.limit != limitNone {
@@ -97,7 +72,7 @@ func (f *residencyFlags) check() error {
 
 // total is the limit as a number of bytes.
 func (f *residencyFlags) total() (int64, error) {
-	total, err := parseSize(f.limit)
+	total, err := bytesize.Parse(f.limit)
 	if err != nil {
 		return 0, usageError{fmt.Errorf("--%s: %w, %s and %s", residentLimitFlag, err, limitNone, limitAuto)}
 	}
@@ -182,23 +157,23 @@ func (f *residencyFlags) room(host hostinfo.Host, h holding) (residentRoom, erro
 		}
 		of := ""
 		if h.experts > 0 {
-			of = " of " + bytesText(h.experts)
+			of = " of " + bytesize.Text(h.experts)
 		}
-		return residentRoom{each, fmt.Sprintf("resident limit: %s%s of experts%s (%s)", bytesText(r.Bytes), of, ofEach(each, h.workers), r.Reason), false}, nil
+		return residentRoom{each, fmt.Sprintf("resident limit: %s%s of experts%s (%s)", bytesize.Text(r.Bytes), of, ofEach(each, h.workers), r.Reason), false}, nil
 	}
 	total, err := f.total()
 	if err != nil {
 		return residentRoom{}, err
 	}
 	each := max(1, total/int64(h.workers))
-	return residentRoom{each, fmt.Sprintf("resident limit: %s of experts%s", bytesText(total), ofEach(each, h.workers)), true}, nil
+	return residentRoom{each, fmt.Sprintf("resident limit: %s of experts%s", bytesize.Text(total), ofEach(each, h.workers)), true}, nil
 }
 
 func ofEach(each int64, workers int) string {
 	if workers == 1 {
 		return ""
 	}
-	return fmt.Sprintf(" for %d workers, %s each", workers, bytesText(each))
+	return fmt.Sprintf(" for %d workers, %s each", workers, bytesize.Text(each))
 }
 
 // arguments are those of child processes with so many bytes each, without the trace, which childTraces adds.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/moepool/moepool/coordinator/membership"
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // residency tells of the workers whose experts don't all stay in memory.
@@ -20,12 +21,12 @@ func (v *statusView) residency() (lines []string) {
 // residencyLine is what there is to say of one worker's experts in memory.
 func residencyLine(w *membership.WorkerStatus) string {
 	r := &w.Residency
-	line := fmt.Sprintf("%s: %s of experts in memory", w.ID, bytesText(r.Resident))
+	line := fmt.Sprintf("%s: %s of experts in memory", w.ID, bytesize.Text(r.Resident))
 	if r.Limit > 0 {
-		line += fmt.Sprintf(", at most %s (%s)", bytesText(r.Limit), r.Eviction)
+		line += fmt.Sprintf(", at most %s (%s)", bytesize.Text(r.Limit), r.Eviction)
 	}
 	if n := r.Hits + r.Misses; n > 0 {
-		line += fmt.Sprintf("; %.1f %% hits, %s read, %d evictions", 100*float64(r.Hits)/float64(n), bytesText(r.BytesRead), r.Evictions)
+		line += fmt.Sprintf("; %.1f %% hits, %s read, %d evictions", 100*float64(r.Hits)/float64(n), bytesize.Text(r.BytesRead), r.Evictions)
 	}
 	if r.Reclaimed > 0 {
 		line += fmt.Sprintf(", %d taken by the kernel", r.Reclaimed)
@@ -37,7 +38,7 @@ func residencyLine(w *membership.WorkerStatus) string {
 		line += "; prefetch is off"
 	}
 	if r.Locked > 0 {
-		line += fmt.Sprintf("; %s locked", bytesText(r.Locked))
+		line += fmt.Sprintf("; %s locked", bytesize.Text(r.Locked))
 	}
 	return line
 }

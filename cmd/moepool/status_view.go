@@ -10,6 +10,7 @@ import (
 
 	"github.com/moepool/moepool/coordinator/membership"
 	"github.com/moepool/moepool/coordinator/serve"
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // statusView renders a cluster's status as lines of text.
@@ -83,7 +84,7 @@ func (v *statusView) model() string {
 		digest = digest[:12]
 	}
 	return fmt.Sprintf("model: %s %s, experts %s in %s, context %d, expert budget %s; %d expert parts, %s", m.Family, digest, m.Format,
-		counted(m.Parts, "part"), m.Context, m.Budget, v.status.Members.Parts, bytesText(v.status.Members.PartBytes))
+		counted(m.Parts, "part"), m.Context, m.Budget, v.status.Members.Parts, bytesize.Text(v.status.Members.PartBytes))
 }
 
 func (v *statusView) placement() (lines []string) {
@@ -105,7 +106,7 @@ func (v *statusView) placement() (lines []string) {
 	}
 	if p := m.Pending; p != nil {
 		lines = append(lines, v.style(yellow, fmt.Sprintf("placement: %d is next, %s: %d of %s, %s to load (%s)", p.Epoch, p.Phase,
-			len(p.Workers)-len(p.Missing), counted(len(p.Workers), "worker"), bytesText(p.Moved), p.Reason)))
+			len(p.Workers)-len(p.Missing), counted(len(p.Workers), "worker"), bytesize.Text(p.Moved), p.Reason)))
 	}
 	if m.Problem != "" {
 		lines = append(lines, v.style(red, "placement: no new one: "+m.Problem))
@@ -124,7 +125,7 @@ func (v *statusView) requests() string {
 		line += " " + sparkline(v.speeds)
 	}
 	if n := x.Hits + x.Misses; n > 0 {
-		line += fmt.Sprintf("; experts %.1f %% in memory when needed, %s read", 100*float64(x.Hits)/float64(n), bytesText(x.BytesRead))
+		line += fmt.Sprintf("; experts %.1f %% in memory when needed, %s read", 100*float64(x.Hits)/float64(n), bytesize.Text(x.BytesRead))
 	}
 	if x.DroppedExperts > 0 {
 		line += fmt.Sprintf(", %d dropped by budgets", x.DroppedExperts)
@@ -150,7 +151,7 @@ func (v *statusView) workers() []string {
 		}
 		host = w.Host
 		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", shown, w.Node, w.ID, state(w), w.Parts, w.Primaries, v.resident(w),
-			bytesText(w.Bytes), w.Queue, v.latency(w.ID), speed(w.Bandwidth), epochs(w.Serves), problem(w))
+			bytesize.Text(w.Bytes), w.Queue, v.latency(w.ID), speed(w.Bandwidth), epochs(w.Serves), problem(w))
 	}
 	table.Flush()
 	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")

@@ -51,7 +51,7 @@ func TestStatusLines(t *testing.T) {
 		"placement: 5 is next, preparing: 1 of 2 workers, 3.0 MiB to load (lost: w1)",
 		"requests: 1 runs, 2 wait, 12 answered, 1 failed; 14.2 tokens/s; experts 99.9 % in memory when needed, 1.0 MiB read",
 		"38.1", "4,5", "50%", "1.2ms", "loading 25%", "w2: no arena",
-		"w0: 1000.0 KiB of experts in memory, at most 1.0 MiB (lru); 30.0 % hits, 3.0 MiB read, 9 evictions, 2 taken by the kernel; 8 prefetched, 50 % used; prefetch is off; 1.0 KiB locked",
+		"w0: 1000 KiB of experts in memory, at most 1.0 MiB (lru); 30.0 % hits, 3.0 MiB read, 9 evictions, 2 taken by the kernel; 8 prefetched, 50 % used; prefetch is off; 1.0 KiB locked",
 		"warming 25%", "the request's deadline has passed",
 	} {
 		if !strings.Contains(text, want) {

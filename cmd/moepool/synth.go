@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 type synthReport struct {
@@ -73,7 +74,7 @@ func newSynthCommand() *cobra.Command {
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), report)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s with random weights, %s\n", report.Dir, like, bytesText(report.Bytes))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s with random weights, %s\n", report.Dir, like, bytesize.Text(report.Bytes))
 			return nil
 		},
 	}

@@ -3,9 +3,10 @@ package budget
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
+
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // Syntax is what Parse reads, for help texts.
@@ -35,7 +36,9 @@ func Parse(s string) (Policy, error) {
 		case "count":
 			p.Count, err = parseCount(value, 0, "experts")
 		case "bytes":
-			p.Bytes, err = parseSize(value)
+			if value != "0" {
+				p.Bytes, err = bytesize.Parse(value)
+			}
 		case "mass":
 			p.Mass, err = parseShare(value)
 			if err == nil && p.Mass == 1 {
@@ -101,20 +104,6 @@ var units = []struct {
 	name  string
 	bytes int64
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-
-func parseSize(text string) (int64, error) {
-	number, unit := text, int64(1)
-	for _, u := range units {
-		if cut, ok := strings.CutSuffix(text, u.name); ok {
-			number, unit = strings.TrimSpace(cut), u.bytes
-		}
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%q is not a size in bytes, KiB, MiB, GiB or TiB", text)
-	}
-	return n * unit, nil
-}
 
 // String is the policy as Parse reads it, without the switches.
 func (p Policy) String() string {

@@ -226,7 +226,7 @@ func TestNoRoom(t *testing.T) {
 	}
 	// With files the same experts are loaded, and the shortage is said.
 	s, _ := setup{dir: t.TempDir(), change: small}.load(t, cp)
-	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "memory available is 102400 bytes (cgroup limit 1 MiB)") {
+	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "memory available is 100 KiB (cgroup limit 1 MiB)") {
 		t.Errorf("notes %q", notes)
 	}
 }

@@ -2,8 +2,8 @@ package shard
 
 import (
 	"fmt"
-	"math"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/residency"
 )
 
@@ -30,7 +30,7 @@ type RoomError struct {
 }
 
 func (e *RoomError) Error() string {
-	return fmt.Sprintf("experts need %s of memory, available are %s (%s)", size(e.Needed), size(e.Available), e.Why)
+	return fmt.Sprintf("experts need %s of memory, available are %s (%s)", bytesize.Text(e.Needed), bytesize.Text(e.Available), e.Why)
 }
 
 // measure finds out what loading will take.
@@ -73,7 +73,7 @@ func (s *Shards) checkRoom(r room, look func() Memory) error {
 	if s.h.o.Dir != "" {
 		where = "in " + s.h.o.Dir
 	}
-	s.h.o.Log("%d expert parts of %d layers, %s, %s: %s to pack", s.plan.Count, len(s.plan.Layers), size(r.plan), where, size(r.missing))
+	s.h.o.Log("%d expert parts of %d layers, %s, %s: %s to pack", s.plan.Count, len(s.plan.Layers), bytesize.Text(r.plan), where, bytesize.Text(r.missing))
 	var memory Memory
 	if look != nil {
 		memory = look()
@@ -83,14 +83,14 @@ func (s *Shards) checkRoom(r room, look func() Memory) error {
 	}
 	why := memory.Why
 	if r.free >= 0 {
-		why += fmt.Sprintf("; %s free on the disk of %s, %s to store there", size(r.free), s.h.o.Dir, size(r.disk))
+		why += fmt.Sprintf("; %s free on the disk of %s, %s to store there", bytesize.Text(r.free), s.h.o.Dir, bytesize.Text(r.disk))
 	}
 	if needed := r.anonymous + r.buffers; r.anonymous > 0 && needed > memory.Available {
 		return &RoomError{Needed: needed, Available: memory.Available, Why: why}
 	}
 	limited := s.h.o.Resident != nil && s.h.o.Resident.Limit <= memory.Available // who set it knows
 	if !limited && s.h.o.Dir != "" && r.plan > memory.Available {
-		s.note("experts take %s, memory available is %s (%s): some will be read from disk again and again", size(r.plan), size(memory.Available), memory.Why)
+		s.note("experts take %s, memory available is %s (%s): some will be read from disk again and again", bytesize.Text(r.plan), bytesize.Text(memory.Available), memory.Why)
 	}
 	return nil
 }
@@ -121,10 +121,10 @@ func (s *Shards) noteUnlimited() {
 	}
 	if s.stuck > 0 {
 		s.note("%s of experts in %s stay in memory when they are evicted (a folder in memory, or another process that uses its files): they come on top of the resident limit of %s",
-			size(s.stuck), s.h.o.Dir, size(s.h.o.Resident.Limit))
+			bytesize.Text(s.stuck), s.h.o.Dir, bytesize.Text(s.h.o.Resident.Limit))
 	}
 	if bytes > 0 {
-		s.note("%s of experts lie in anonymous memory, which a resident limit can't evict: they come on top of the limit of %s", size(bytes), size(s.h.o.Resident.Limit))
+		s.note("%s of experts lie in anonymous memory, which a resident limit can't evict: they come on top of the limit of %s", bytesize.Text(bytes), bytesize.Text(s.h.o.Resident.Limit))
 	}
 }
 
@@ -137,19 +137,4 @@ func (s *Shards) arenaCount() (n int) {
 		}
 	}
 	return n
-}
-
-// size prints bytes for people.
-func size(bytes int64) string {
-	if bytes < 1<<20 {
-		return fmt.Sprintf("%d bytes", bytes)
-	}
-	v, unit := float64(bytes)/(1<<20), "MiB"
-	if v >= 1024 {
-		v, unit = v/1024, "GiB"
-	}
-	if v >= 100 {
-		return fmt.Sprintf("%.0f %s", math.Round(v), unit)
-	}
-	return fmt.Sprintf("%.1f %s", v, unit)
 }

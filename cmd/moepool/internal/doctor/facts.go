@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/moepool/moepool/arena"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/numa/hostinfo"
@@ -60,7 +61,7 @@ func (a ArenaFacts) usable() bool { return a.Dir != "" && a.Error == "" && a.Spa
 func (f *Facts) available() (bytes int64, why string) {
 	bytes, why = f.Memory.Available, "available on this host"
 	if a := f.Cgroup.Available; a != hostinfo.Unlimited && (bytes == 0 || a < bytes) {
-		bytes, why = max(a, 1), fmt.Sprintf("left of the cgroup's limit of %s", size(f.Cgroup.Limit))
+		bytes, why = max(a, 1), fmt.Sprintf("left of the cgroup's limit of %s", bytesize.Text(f.Cgroup.Limit))
 	}
 	return bytes, why
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/numa/hostinfo"
 )
@@ -92,12 +93,12 @@ func (f *findings) memory(h *Facts) {
 	if h.Memory.Total == 0 {
 		f.add(Warn, "memory", "", "unknown on this system")
 	} else {
-		f.add(OK, "memory", "", "%s, %s available", size(h.Memory.Total), size(h.Memory.Available))
+		f.add(OK, "memory", "", "%s, %s available", bytesize.Text(h.Memory.Total), bytesize.Text(h.Memory.Available))
 	}
 	switch {
 	case h.Cgroup.Limit != hostinfo.Unlimited:
-		f.add(OK, "cgroup", "", "v%d, limit %s, %s used, %s left (%s)", h.Cgroup.Version, size(h.Cgroup.Limit), size(h.Cgroup.Usage),
-			size(h.Cgroup.Available), h.Cgroup.Path)
+		f.add(OK, "cgroup", "", "v%d, limit %s, %s used, %s left (%s)", h.Cgroup.Version, bytesize.Text(h.Cgroup.Limit), bytesize.Text(h.Cgroup.Usage),
+			bytesize.Text(h.Cgroup.Available), h.Cgroup.Path)
 	case h.Cgroup.Version != 0:
 		f.add(OK, "cgroup", "", "v%d, no memory limit", h.Cgroup.Version)
 	default:
@@ -118,7 +119,7 @@ func (f *findings) nodes(h *Facts) {
 	f.add(OK, "numa", "", "%s", text)
 	for _, n := range t.Nodes {
 		subject := fmt.Sprintf("node %d", n.ID)
-		memory := fmt.Sprintf("%s, %s available", size(n.MemoryBytes), size(n.AvailableBytes))
+		memory := fmt.Sprintf("%s, %s available", bytesize.Text(n.MemoryBytes), bytesize.Text(n.AvailableBytes))
 		allowed := len(h.MemNodes) == 0 || slices.Contains(h.MemNodes, n.ID)
 		switch {
 		case !allowed && len(n.CPUs) > 0:
@@ -195,7 +196,7 @@ func (f *findings) settings(h *Facts) {
 	case h.Lock == hostinfo.Unlimited:
 		f.add(OK, "memlock", "", "unlimited")
 	case h.Lock > 0:
-		f.add(OK, "memlock", "", "%s may be locked in memory (nothing is locked by default)", size(h.Lock))
+		f.add(OK, "memlock", "", "%s may be locked in memory (nothing is locked by default)", bytesize.Text(h.Lock))
 	}
 }
 
@@ -219,21 +220,4 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// size prints bytes for people.
-func size(bytes int64) string {
-	v := float64(bytes)
-	for _, unit := range []string{"bytes", "KiB", "MiB", "GiB"} {
-		switch {
-		case v < 1024 && unit == "bytes":
-			return fmt.Sprintf("%d bytes", bytes)
-		case v < 9.95:
-			return fmt.Sprintf("%.1f %s", v, unit)
-		case v < 1024:
-			return fmt.Sprintf("%.0f %s", v, unit)
-		}
-		v /= 1024
-	}
-	return fmt.Sprintf("%.1f TiB", v)
 }

@@ -3,6 +3,8 @@ package doctor
 import (
 	"fmt"
 	"time"
+
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // slowDisk is a read speed in MB/s below which misses dominate everything: that of a single hard disk.
@@ -28,7 +30,7 @@ func judgeArena(h *Facts) []Finding {
 		return f.list
 	}
 	f.add(OK, "folder", "", "%s", a.Dir)
-	kind := fmt.Sprintf("%s, %s free of %s", a.Space.FileSystem, size(a.Space.FreeBytes), size(a.Space.TotalBytes))
+	kind := fmt.Sprintf("%s, %s free of %s", a.Space.FileSystem, bytesize.Text(a.Space.FreeBytes), bytesize.Text(a.Space.TotalBytes))
 	switch a.Space.FileSystem {
 	case "tmpfs", "hugetlbfs":
 		f.add(OK, "disk", "", "%s; it is memory: quick, but gone with a reboot", kind)
@@ -46,7 +48,7 @@ func judgeArena(h *Facts) []Finding {
 		f.add(OK, "disk speed", "", "%.0f MB/s", a.Speed)
 	}
 	if m := a.Mapped; m != nil && m.Resident > 0 {
-		f.add(OK, "mapped now", "", "%s in memory by running workers, %.0f %% of it in huge pages", size(m.Resident), 100*float64(m.Huge)/float64(m.Resident))
+		f.add(OK, "mapped now", "", "%s in memory by running workers, %.0f %% of it in huge pages", bytesize.Text(m.Resident), 100*float64(m.Huge)/float64(m.Resident))
 	}
 	return f.list
 }
@@ -55,11 +57,11 @@ func judgeArena(h *Facts) []Finding {
 func judgeModel(h *Facts, m *Fit) []Finding {
 	f := &findings{section: sectionModel}
 	f.add(OK, "model", "", "%s: %s, %s", m.Dir, m.Family, count(m.Layers, "layer"))
-	f.add(OK, "dense", "", "%s in %s", size(m.DenseBytes), m.DenseFormat)
-	f.add(OK, "kv cache", "", "%s in %s for a context of %d", size(m.KVBytes), m.KVFormat, m.Context)
+	f.add(OK, "dense", "", "%s in %s", bytesize.Text(m.DenseBytes), m.DenseFormat)
+	f.add(OK, "kv cache", "", "%s in %s for a context of %d", bytesize.Text(m.KVBytes), m.KVFormat, m.Context)
 	if m.MoELayers > 0 {
-		f.add(OK, "experts", "", "%s in %s: %s of %d, top %d: a token reads %s", size(m.ExpertBytes), m.Format, count(m.MoELayers, "layer"), m.Experts,
-			m.TopK, size(m.TokenBytes))
+		f.add(OK, "experts", "", "%s in %s: %s of %d, top %d: a token reads %s", bytesize.Text(m.ExpertBytes), m.Format, count(m.MoELayers, "layer"), m.Experts,
+			m.TopK, bytesize.Text(m.TokenBytes))
 	}
 	files, anonymous := f.disk(h, m)
 	f.total(h, m, files, anonymous)
@@ -76,17 +78,17 @@ func (f *findings) disk(h *Facts, m *Fit) (files, anonymous int64) {
 	}
 	present := m.onDisk()
 	missing := m.ExpertBytes - present
-	text := fmt.Sprintf("%s to pack in %s", size(missing), a.Dir)
+	text := fmt.Sprintf("%s to pack in %s", bytesize.Text(missing), a.Dir)
 	if present > 0 {
-		text = fmt.Sprintf("%s packed already, %s", size(present), text)
+		text = fmt.Sprintf("%s packed already, %s", bytesize.Text(present), text)
 	}
 	if missing > a.Space.FreeBytes {
 		rest := missing - a.Space.FreeBytes
-		f.add(Warn, "disk space", fmt.Sprintf("free %s, or --arena-dir DIR with room", size(rest)),
-			"%s, %s free: %s would lie in anonymous memory", text, size(a.Space.FreeBytes), size(rest))
+		f.add(Warn, "disk space", fmt.Sprintf("free %s, or --arena-dir DIR with room", bytesize.Text(rest)),
+			"%s, %s free: %s would lie in anonymous memory", text, bytesize.Text(a.Space.FreeBytes), bytesize.Text(rest))
 		missing, anonymous = missing-rest, rest
 	} else {
-		f.add(OK, "disk space", "", "%s, %s free", text, size(a.Space.FreeBytes))
+		f.add(OK, "disk space", "", "%s, %s free", text, bytesize.Text(a.Space.FreeBytes))
 	}
 	if a.inMemory() {
 		return 0, anonymous + missing // what is present is used memory already
@@ -98,7 +100,7 @@ func (f *findings) disk(h *Facts, m *Fit) (files, anonymous int64) {
 func (f *findings) total(h *Facts, m *Fit, files, anonymous int64) {
 	available, why := h.available()
 	if available == 0 {
-		f.add(Warn, "memory", "", "%s needed; what is available is unknown", size(m.DenseBytes+m.KVBytes+files+anonymous))
+		f.add(Warn, "memory", "", "%s needed; what is available is unknown", bytesize.Text(m.DenseBytes+m.KVBytes+files+anonymous))
 		return
 	}
 	must := m.DenseBytes + m.KVBytes + anonymous
@@ -107,12 +109,12 @@ func (f *findings) total(h *Facts, m *Fit, files, anonymous int64) {
 		if anonymous > 0 {
 			fix = "--arena-dir DIR on a disk with room for the experts, a smaller --context, or a smaller --format"
 		}
-		f.add(Fail, "memory", fix, "%s needed that can't be given back (dense %s, kv %s, experts %s), %s %s", size(must), size(m.DenseBytes),
-			size(m.KVBytes), size(anonymous), size(available), why)
+		f.add(Fail, "memory", fix, "%s needed that can't be given back (dense %s, kv %s, experts %s), %s %s", bytesize.Text(must), bytesize.Text(m.DenseBytes),
+			bytesize.Text(m.KVBytes), bytesize.Text(anonymous), bytesize.Text(available), why)
 		return
 	}
 	if room := available - must; files > room {
-		text := fmt.Sprintf("%s of the %s of experts stay in memory (%s %s, less dense and kv)", size(room), size(m.ExpertBytes), size(available), why)
+		text := fmt.Sprintf("%s of the %s of experts stay in memory (%s %s, less dense and kv)", bytesize.Text(room), bytesize.Text(m.ExpertBytes), bytesize.Text(available), why)
 		if h.Arena.Speed > 0 {
 			// Uniform use is the worst case: the share of a token's experts that is not in memory.
 			seconds := float64(m.TokenBytes) * float64(files-room) / float64(m.ExpertBytes) / (h.Arena.Speed * 1e6)
@@ -121,7 +123,7 @@ func (f *findings) total(h *Facts, m *Fit, files, anonymous int64) {
 		f.add(Warn, "memory", "a smaller --format, more hosts or memory, or --expert-budget", "%s", text)
 		return
 	}
-	f.add(OK, "memory", "", "all fits: %s needed, %s %s", size(must+files), size(available), why)
+	f.add(OK, "memory", "", "all fits: %s needed, %s %s", bytesize.Text(must+files), bytesize.Text(available), why)
 }
 
 // perNode says where the experts go.
@@ -139,15 +141,15 @@ func (f *findings) perNode(h *Facts, m *Fit) {
 			continue
 		}
 		subject := fmt.Sprintf("node %d", n.ID)
-		text := fmt.Sprintf("%s, %s of experts", count(workers, "worker"), size(bytes))
+		text := fmt.Sprintf("%s, %s of experts", count(workers, "worker"), bytesize.Text(bytes))
 		switch {
 		case n.MemoryBytes == 0:
 			f.add(OK, subject, "", "%s", text)
 		case bytes > n.AvailableBytes && len(h.Topology.Nodes) > 1:
 			f.add(Warn, subject, "fewer bytes on this node: a smaller --format, or memory in use there freed",
-				"%s, %s of %s available: the rest goes to other nodes", text, size(n.AvailableBytes), size(n.MemoryBytes))
+				"%s, %s of %s available: the rest goes to other nodes", text, bytesize.Text(n.AvailableBytes), bytesize.Text(n.MemoryBytes))
 		default:
-			f.add(OK, subject, "", "%s, %s of %s available", text, size(n.AvailableBytes), size(n.MemoryBytes))
+			f.add(OK, subject, "", "%s, %s of %s available", text, bytesize.Text(n.AvailableBytes), bytesize.Text(n.MemoryBytes))
 		}
 	}
 }

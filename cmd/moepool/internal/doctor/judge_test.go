@@ -227,15 +227,3 @@ func TestText(t *testing.T) {
 		}
 	}
 }
-
-func TestSize(t *testing.T) {
-	t.Parallel()
-	for bytes, want := range map[int64]string{
-		0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB", 10 * 1024: "10 KiB", 1500 * mib: "1.5 GiB", 9 * gib: "9.0 GiB", 99 * gib: "99 GiB",
-		1500 * gib: "1.5 TiB", 4000 * 1024 * gib: "4000.0 TiB",
-	} {
-		if got := size(bytes); got != want {
-			t.Errorf("%d: %q, want %q", bytes, got, want)
-		}
-	}
-}
