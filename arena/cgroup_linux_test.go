@@ -2,7 +2,6 @@ package arena
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -114,24 +113,6 @@ func squeeze(dir string) error {
 	return json.NewEncoder(os.Stdout).Encode(out)
 }
 
-// memoryGroup makes a group with a limit, which ends with the test.
-func memoryGroup(t *testing.T, limit int64) *lowmemory.Group {
-	t.Helper()
-	g, err := lowmemory.New(limit)
-	if errors.Is(err, lowmemory.ErrUnavailable) {
-		ciError(t, "%v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return g
-}
-
 func runSqueezed(t *testing.T, dir string, g *lowmemory.Group, more ...string) (out squeezed) {
 	t.Helper()
 	c := exec.Command(os.Args[0])
@@ -161,7 +142,7 @@ func TestMemoryLimit(t *testing.T) {
 		for _, lock := range []string{"", "1"} {
 			t.Run(fmt.Sprintf("pages=%s/lock=%s", pages, lock), func(t *testing.T) {
 				dropCache(t, path) // what this process has cached is not the group's
-				g := memoryGroup(t, limit)
+				g := lowmemory.ForTest(t, limit)
 				out := runSqueezed(t, dir, g, "ARENA_TEST_PAGES="+string(pages), "ARENA_TEST_LOCK="+lock)
 				t.Logf("%+v", out)
 				if used, err := g.Usage(); err != nil || used.OOMKills != 0 {

@@ -1,7 +1,6 @@
 package residency
 
 import (
-	"cmp"
 	"slices"
 )
 
@@ -90,18 +89,6 @@ func (f *frequency) clone() *frequency {
 type Heat struct {
 	Part
 	Heat float64 // share of the visits of its layer, recent ones counting more: 0 to 1
-}
-
-// HottestFirst are all parts that have been wanted, in descending order of heat; of equal ones the lower layer and id first. It is the profile that Seed takes.
-func (l *Ledger) HottestFirst() []Heat {
-	var all []Heat
-	for slot := range l.history.count {
-		if h := l.history.heat(int32(slot)); h > 0 {
-			all = append(all, Heat{Part: l.part(int32(slot)), Heat: h})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b Heat) int { return cmp.Compare(b.Heat, a.Heat) })
-	return all
 }
 
 // Seed tells a ledger what was wanted in earlier runs. It counts as much as some tens of visits. Parts that are not the ledger's, and heats that are none, are ignored: a

@@ -33,13 +33,7 @@ func largeModel(t testing.TB, dir string, experts int) string {
 // inMemoryGroup runs `run --json` in a memory group of its own. It must not be killed.
 func inMemoryGroup(t *testing.T, limit int64, args ...string) runReport {
 	t.Helper()
-	g, err := lowmemory.New(limit)
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED: %v", err)
-	}
+	g := lowmemory.ForTest(t, limit)
 	p := newProcess(t, append([]string{"run", "--json"}, args...)...)
 	g.Wrap(p.Cmd)
 	p.start(t)
@@ -50,9 +44,6 @@ func inMemoryGroup(t *testing.T, limit int64, args ...string) runReport {
 	}
 	if code != 0 || u.OOMKills > 0 {
 		t.Fatalf("exit code %d, %d processes killed for lack of memory; stderr:\n%s", code, u.OOMKills, p.stderr.String())
-	}
-	if err := g.Close(); err != nil {
-		t.Error(err)
 	}
 	var r runReport
 	decoder := json.NewDecoder(strings.NewReader(p.stdout.String()))

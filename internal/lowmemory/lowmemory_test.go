@@ -11,28 +11,11 @@ import (
 	"github.com/moepool/moepool/internal/lowmemory"
 )
 
-func newGroup(t *testing.T, limit int64) *lowmemory.Group {
-	t.Helper()
-	g, err := lowmemory.New(limit)
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("SKIPPED: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return g
-}
-
 // A file larger than the limit is read through it: page cache counts, and is given up.
 func TestPageCacheCounts(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
-	g := newGroup(t, limit)
+	g := lowmemory.ForTest(t, limit)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, make([]byte, 3*limit), 0o600); err != nil {
@@ -58,7 +41,7 @@ func TestPageCacheCounts(t *testing.T) {
 // A process that needs more memory of its own than the limit is killed, and that is counted.
 func TestKillsAreCounted(t *testing.T) {
 	t.Parallel()
-	g := newGroup(t, 8<<20)
+	g := lowmemory.ForTest(t, 8<<20)
 	cmd := exec.Command("/bin/sh", "-c", `x=0123456789abcdef; while :; do x=$x$x; done`)
 	g.Wrap(cmd)
 	if err := cmd.Run(); err == nil {

@@ -103,17 +103,6 @@ func (h *Holder) Close() error {
 	return g.account.Close()
 }
 
-// Profile is which expert parts have been wanted how often, hottest first, for the next run; nil without a ledger.
-func (h *Holder) Profile() []residency.Heat {
-	g := h.accounts()
-	if g == nil {
-		return nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.account.HottestFirst()
-}
-
 // accounts gives the ledger, or nil, to those that don't run after Load.
 func (h *Holder) accounts() *ledger {
 	h.mu.Lock()
