@@ -1,11 +1,13 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/micro"
 )
@@ -70,6 +72,9 @@ func Serve(c *Conn, o ServiceOptions) (*Service, error) {
 	return s, nil
 }
 
+// subscribeLimit is how long Generate waits for the server to know what it subscribed to.
+const subscribeLimit = time.Second
+
 // Generate answers requests from now on; it is called once.
 func (s *Service) Generate(serve GenerateFunc) error {
 	g := newGenerateServer(s.conn, s.o.Cluster, s.o.Instance, serve)
@@ -82,6 +87,10 @@ func (s *Service) Generate(serve GenerateFunc) error {
 	if err != nil {
 		return fmt.Errorf("subscribe to %s: %w", generateSubject(s.o.Cluster), err)
 	}
+	// Whoever hears that the service answers must find it. Without a connection it is subscribed with the next one.
+	ctx, cancel := context.WithTimeout(context.Background(), subscribeLimit)
+	defer cancel()
+	_ = s.conn.Flush(ctx)
 	return nil
 }
 

@@ -66,11 +66,18 @@ func (g *coordinators) http(id string) string {
 	return g.addresses[id]
 }
 
-// readiness is what one of them says of itself; it must be ready, to lead or to take over.
+// readiness is what one of them says of itself once it is ready, to lead or to take over.
 func (g *coordinators) readiness(id string) coordinator.GroupStatus {
 	g.t.Helper()
 	var r struct{ Group coordinator.GroupStatus }
-	mustUnmarshal(g.t, httpGet(g.t, "http://"+g.http(id)+"/readyz"), &r)
+	waitFor(g.t, waitLimit, func() (bool, string) {
+		body, err := tryHTTP("http://" + g.http(id) + "/readyz")
+		if err != nil {
+			return false, fmt.Sprintf("%s to be ready: %v", id, err)
+		}
+		mustUnmarshal(g.t, body, &r)
+		return true, ""
+	})
 	return r.Group
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -39,16 +40,25 @@ func freeAddress(t testing.TB) string {
 
 func httpGet(t testing.TB, url string) string {
 	t.Helper()
-	r, err := http.Get(url)
+	body, err := tryHTTP(url)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return body
+}
+
+// tryHTTP is for servers that may not listen yet.
+func tryHTTP(url string) (string, error) {
+	r, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
 	defer r.Body.Close()
 	body, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s %v\n%s", url, r.Status, err, body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s\n%s", url, r.Status, body)
 	}
-	return string(body)
+	return string(body), err
 }
 
 var longModelOnce = sync.OnceValues(func() (string, error) {
