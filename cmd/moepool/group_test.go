@@ -192,7 +192,7 @@ func TestGroup(t *testing.T) {
 func TestGroupContinuesAnswers(t *testing.T) {
 	t.Parallel()
 	model := longModel(t)
-	sampling := []string{"--raw", "--ignore-eos", "--max-tokens", "3000", "--temperature", "0.8", "--seed", "7"}
+	sampling := []string{"--raw", "--ignore-eos", "--max-tokens", tokensOf(3000), "--temperature", "0.8", "--seed", "7"}
 	alone := runJSON(t, append([]string{"--model", model, "--arena-dir", "none", demoPrompt}, sampling...)...)
 	g := newCoordinators(t, "--model", model)
 	g.start("a", "b", "c")
@@ -277,7 +277,7 @@ func TestGroupPolicies(t *testing.T) {
 func TestGroupFrozenLeader(t *testing.T) {
 	t.Parallel()
 	model := longModel(t)
-	sampling := []string{"--raw", "--ignore-eos", "--max-tokens", "3000", "--temperature", "0.8", "--seed", "8"}
+	sampling := []string{"--raw", "--ignore-eos", "--max-tokens", tokensOf(3000), "--temperature", "0.8", "--seed", "8"}
 	alone := runJSON(t, append([]string{"--model", model, "--arena-dir", "none", demoPrompt}, sampling...)...)
 	g := newCoordinators(t, "--model", model)
 	g.start("a", "b", "c")

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -128,4 +129,12 @@ func mustUnmarshal(t testing.TB, text string, v any) {
 	if err := json.Unmarshal([]byte(text), v); err != nil {
 		t.Fatalf("%v in %q", err, text)
 	}
+}
+
+// tokensOf is how long an answer must be in which something happens: shorter under the race detector, which computes far slower.
+func tokensOf(n int) string {
+	if underRace {
+		n /= 4
+	}
+	return strconv.Itoa(n)
 }

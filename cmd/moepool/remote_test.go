@@ -89,9 +89,9 @@ func TestAnswerOutlivesCoordinator(t *testing.T) {
 			t.Parallel()
 			c := newExternalCluster(t, 1, "--model", model)
 			first := c.coordinator()
-			ask := append([]string{"--raw", "--ignore-eos", "--max-tokens", "3000", demoPrompt}, sampling...)
+			ask := append([]string{"--raw", "--ignore-eos", "--max-tokens", tokensOf(3000), demoPrompt}, sampling...)
 			want := c.run(append([]string{"--json"}, ask...)...).json(t)
-			if want.Usage.CompletionTokens != 3000 || want.Resubmissions != 0 {
+			if fmt.Sprint(want.Usage.CompletionTokens) != tokensOf(3000) || want.Resubmissions != 0 {
 				t.Fatalf("undisturbed: %+v, %d resubmissions", want.Usage, want.Resubmissions)
 			}
 			client := c.run(append([]string{"--quiet"}, ask...)...)
@@ -123,7 +123,7 @@ func TestAnswerOutlivesHangingCoordinator(t *testing.T) {
 	t.Parallel()
 	c := newExternalCluster(t, 1, "--model", longModel(t))
 	first := c.coordinator()
-	ask := []string{"--json", "--raw", "--ignore-eos", "--max-tokens", "6000", "--timeout", "2m", demoPrompt}
+	ask := []string{"--json", "--raw", "--ignore-eos", "--max-tokens", tokensOf(6000), "--timeout", "2m", demoPrompt}
 	want := c.run(ask...).json(t)
 	client := c.run(ask...)
 	c.waitForEvents(300)
