@@ -1,8 +1,6 @@
 package residency
 
-import (
-	"slices"
-)
+import "slices"
 
 const (
 	// growth is how much more a use weighs than one at the layer's visit before: a weight halves in 64 visits.

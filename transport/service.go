@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -88,9 +87,7 @@ func (s *Service) Generate(serve GenerateFunc) error {
 		return fmt.Errorf("subscribe to %s: %w", generateSubject(s.o.Cluster), err)
 	}
 	// Whoever hears that the service answers must find it. Without a connection it is subscribed with the next one.
-	ctx, cancel := context.WithTimeout(context.Background(), subscribeLimit)
-	defer cancel()
-	_ = s.conn.Flush(ctx)
+	_ = s.conn.nats.FlushTimeout(subscribeLimit)
 	return nil
 }
 
