@@ -133,15 +133,6 @@ func bring(t *testing.T, a *Arena, v int, slots ...int) {
 	}
 }
 
-// ciError skips a test for lack of something outside, loudly, and fails it where CI demands it.
-func ciError(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("CI=true, but "+format, args...)
-	}
-	t.Skipf("SKIPPED: "+format, args...)
-}
-
 // packed is a folder with one file that holds version 1 of the slots; its store is closed.
 func packed(t *testing.T, g Geometry, slots ...int) (dir, path string) {
 	t.Helper()

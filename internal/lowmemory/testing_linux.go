@@ -2,16 +2,17 @@ package lowmemory
 
 import (
 	"errors"
-	"os"
 	"testing"
+
+	"github.com/moepool/moepool/internal/lacking"
 )
 
 // ForTest makes a group that ends with the test. Where none can be made the test is skipped, but not in CI.
 func ForTest(t testing.TB, limit int64) *Group {
 	t.Helper()
 	g, err := New(limit)
-	if errors.Is(err, ErrUnavailable) && os.Getenv("CI") != "true" {
-		t.Skipf("SKIPPED: %v", err)
+	if errors.Is(err, ErrUnavailable) {
+		lacking.Skip(t, "%v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
