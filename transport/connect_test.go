@@ -13,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"github.com/moepool/moepool/internal/reservedport"
 )
 
 func TestServerOptions(t *testing.T) {
@@ -81,12 +83,7 @@ func TestServerPortTaken(t *testing.T) {
 
 func TestConnectErrors(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "nats://" + l.Addr().String()
-	l.Close()
+	nobody := "nats://" + reservedport.Address(t)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("enough"))
 	if _, err := Connect(ctx, ConnectOptions{URL: nobody}); err == nil || !strings.Contains(err.Error(), nobody) || !strings.Contains(err.Error(), "enough") {
@@ -129,12 +126,7 @@ func TestNKeyFile(t *testing.T) {
 // TestConnectWaits: a server that comes up later is found.
 func TestConnectWaits(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := reservedport.Address(t)
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		c, err := Connect(testContext(t), ConnectOptions{URL: "nats://" + address, Token: "t"})
@@ -153,12 +145,7 @@ func TestConnectWaits(t *testing.T) {
 // both events are said.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := reservedport.Address(t)
 	start := func() *Server {
 		s, err := StartServer(ServerOptions{Listen: address, Token: "t"})
 		if err != nil {
@@ -257,12 +244,7 @@ func TestServerIsQuiet(t *testing.T) {
 // TestReconnectAfterWrongToken: a connection that was refused for a while goes on trying.
 func TestReconnectAfterWrongToken(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := reservedport.Address(t)
 	s, err := StartServer(ServerOptions{Listen: address, Token: "right"})
 	if err != nil {
 		t.Fatal(err)

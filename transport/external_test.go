@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/moepool/moepool/internal/reservedport"
 )
 
 // externalServers are nats-servers as users run them: each keeps its addresses when it is started again.
@@ -21,15 +23,14 @@ type externalServers struct {
 	running []*server.Server
 }
 
-// freePort gives a port that nobody listened on a moment ago.
+// freePort gives a port on which a server can be started, and started again.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := netip.ParseAddrPort(reservedport.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return int(address.Port())
 }
 
 func serverOptions(t testing.TB) *server.Options {

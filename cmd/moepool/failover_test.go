@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -67,7 +68,7 @@ func TestOthersTakeOver(t *testing.T) {
 // loaded its experts, whichever is first.
 func TestRestartedWorker(t *testing.T) {
 	t.Parallel()
-	address, arenas := freeAddress(t), t.TempDir()
+	address, arenas := reservedport.Address(t), t.TempDir()
 	shared := []string{"--token-file", writeFile(t, "secret-of-the-test")}
 	model := []string{"--model", longModel(t)}
 	coordinator := startProcess(t, append(append([]string{"coordinator", "--json", "--listen", address, "--workers", "2", "--http", "none"}, shared...), model...)...)

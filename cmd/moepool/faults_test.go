@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -92,7 +93,7 @@ func TestInterrupt(t *testing.T) {
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	token := writeFile(t, "secret-of-the-test\n")
-	address := freeAddress(t)
+	address := reservedport.Address(t)
 	shared := []string{"--token-file", token}
 	start := func() *process {
 		c := startProcess(t, append([]string{"coordinator", "--json", "--listen", address, "--workers", "2", "--http", "127.0.0.1:0"}, shared...)...)
@@ -159,7 +160,7 @@ func TestByHand(t *testing.T) {
 func TestAllNodesDrain(t *testing.T) {
 	t.Parallel()
 	token := writeFile(t, "secret-of-the-test\n")
-	address := freeAddress(t)
+	address := reservedport.Address(t)
 	coordinator := startProcess(t, "coordinator", "--json", "--listen", address, "--token-file", token, "--http", "127.0.0.1:0")
 	workers := startProcess(t, "worker", "--all-nodes", "--host", "rack1.host7", "--nats", "nats://"+address, "--token-file", token, "--arena-dir", "none")
 	coordinator.awaitOutput(t, &coordinator.stdout, "}")
@@ -188,7 +189,7 @@ func TestAllNodesDrain(t *testing.T) {
 // A worker whose model, format or parts differ is refused, and both values are named on both sides.
 func TestMismatchIsRefused(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t)
+	address := reservedport.Address(t)
 	token := writeFile(t, "secret-of-the-test")
 	coordinator := startProcess(t, "coordinator", "--listen", address, "--token-file", token, "--format", "q8", "--http", "none")
 	coordinator.awaitOutput(t, &coordinator.stderr, "waiting for 1 worker")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -24,7 +25,7 @@ func TestFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, _ := filepath.Glob(filepath.Join(model, "*.safetensors"))
-	address, token := freeAddress(t), writeFile(t, "secret")
+	address, token := reservedport.Address(t), writeFile(t, "secret")
 	coordinator := startProcess(t, "coordinator", "--json", "--model", model, "--listen", address, "--token-file", token, "--workers", "2", "--http", "none",
 		"--offer-model", "--offer-dir", t.TempDir())
 	at := []string{"--nats", "nats://" + address, "--token-file", token}

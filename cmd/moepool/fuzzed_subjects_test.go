@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -92,7 +93,7 @@ func (v *vandal) broken(frame []byte) []byte {
 func TestFuzzedSubjects(t *testing.T) {
 	t.Parallel()
 	const token = "token-of-the-test"
-	file, address := writeFile(t, token), freeAddress(t)
+	file, address := writeFile(t, token), reservedport.Address(t)
 	at := []string{"--nats", "nats://" + address, "--token-file", file}
 	coordinator := startProcess(t, "coordinator", "--json", "--listen", address, "--token-file", file, "--workers", "2", "--http", "127.0.0.1:0")
 	coordinator.awaitOutput(t, &coordinator.stderr, "waiting for 2 worker")

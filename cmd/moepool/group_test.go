@@ -15,6 +15,7 @@ import (
 	"github.com/moepool/moepool/coordinator"
 	group "github.com/moepool/moepool/coordinator/cluster"
 	"github.com/moepool/moepool/coordinator/serve"
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -39,7 +40,7 @@ func newCoordinators(t testing.TB, arguments ...string) *coordinators {
 	g.token = writeFile(t, g.server.Token())
 	var peers []string
 	for _, id := range []string{"a", "b", "c"} {
-		peers = append(peers, id+"="+freeAddress(t))
+		peers = append(peers, id+"="+reservedport.Address(t))
 	}
 	g.peers = strings.Join(peers, ",")
 	moepool(t, "coordinator", "certificates", g.certs, "--raft-peers", g.peers)
@@ -61,7 +62,7 @@ func (g *coordinators) start(ids ...string) {
 // http is the address of /metrics and /readyz of one of them.
 func (g *coordinators) http(id string) string {
 	if g.addresses[id] == "" {
-		g.addresses[id] = freeAddress(g.t)
+		g.addresses[id] = reservedport.Address(g.t)
 	}
 	return g.addresses[id]
 }

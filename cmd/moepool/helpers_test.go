@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,17 +25,6 @@ func writeFile(t testing.TB, text string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// freeAddress gives a loopback address that nobody listened on a moment ago.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func httpGet(t testing.TB, url string) string {

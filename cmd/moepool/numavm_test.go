@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/numa"
 )
 
@@ -186,7 +187,7 @@ func TestNUMAVMUnknownNode(t *testing.T) {
 
 func TestNUMAVMAllNodes(t *testing.T) {
 	topology := inNUMAVM(t)
-	address, token := freeAddress(t), writeFile(t, "secret-of-the-test")
+	address, token := reservedport.Address(t), writeFile(t, "secret-of-the-test")
 	coordinator := startProcess(t, "coordinator", "--json", "--listen", address, "--token-file", token, "--workers", "2", "--http", "none")
 	workers := startProcess(t, "worker", "--all-nodes", "--nats", "nats://"+address, "--token-file", token, "--arena-dir", ext4Folder(t))
 	coordinator.awaitOutput(t, &coordinator.stdout, "}")

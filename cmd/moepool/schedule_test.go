@@ -18,6 +18,7 @@ import (
 	"github.com/moepool/moepool/coordinator/attention"
 	"github.com/moepool/moepool/coordinator/generation"
 	"github.com/moepool/moepool/demo"
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
 )
@@ -103,7 +104,7 @@ func newScheduleCluster(t *testing.T, name string, replicas int) *scheduleCluste
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scheduleCluster{t: t, name: name, model: model, arena: t.TempDir(), address: freeAddress(t), token: writeFile(t, "secret\n")}
+	s := &scheduleCluster{t: t, name: name, model: model, arena: t.TempDir(), address: reservedport.Address(t), token: writeFile(t, "secret\n")}
 	s.startNATS()
 	t.Cleanup(func() {
 		s.mu.Lock()

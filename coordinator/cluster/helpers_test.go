@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/internal/reservedport"
 )
 
 const (
@@ -52,23 +53,12 @@ type group struct {
 	said  []string
 }
 
-// freeAddress gives a loopback address that nobody listened on a moment ago.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // newGroup prepares a group of n coordinators; the ones after the first three have no vote.
 func newGroup(t testing.TB, n int) *group {
 	t.Helper()
 	g := &group{t: t, certs: t.TempDir(), dir: t.TempDir(), nodes: map[string]*Node{}, net: newFaultyNetwork()}
 	for i := range n {
-		g.peers = append(g.peers, Peer{ID: string(rune('a' + i)), Address: freeAddress(t), NonVoter: i >= 3})
+		g.peers = append(g.peers, Peer{ID: string(rune('a' + i)), Address: reservedport.Address(t), NonVoter: i >= 3})
 	}
 	if _, err := WriteCertificates(g.certs, g.peers); err != nil {
 		t.Fatal(err)

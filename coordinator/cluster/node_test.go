@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/moepool/moepool/internal/reservedport"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -198,7 +199,7 @@ func TestGroupGrows(t *testing.T) {
 	g.startAll()
 	g.must(&AdmitWorkers{[]Worker{{ID: "w0"}}})
 	g.stopAll()
-	d := Peer{ID: "d", Address: freeAddress(t)}
+	d := Peer{ID: "d", Address: reservedport.Address(t)}
 	g.peers = append(g.peers, d)
 	if _, err := WriteCertificates(g.certs, g.peers); err != nil {
 		t.Fatal(err)
