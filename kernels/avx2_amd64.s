@@ -11183,3 +11183,24 @@ eight:
 	JNZ       eight
 	VZEROUPPER
 	RET
+
+// func addSumsAVX2(sum *int64, part *int64, n int)
+// Requires: AVX, AVX2
+TEXT ·addSumsAVX2(SB), NOSPLIT, $0-24
+	MOVQ sum+0(FP), AX
+	MOVQ part+8(FP), CX
+	MOVQ n+16(FP), DX
+
+eight:
+	VMOVUPS (AX), Y0
+	VPADDQ  (CX), Y0, Y0
+	VMOVDQU Y0, (AX)
+	VMOVUPS 32(AX), Y0
+	VPADDQ  32(CX), Y0, Y0
+	VMOVDQU Y0, 32(AX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	SUBQ    $0x08, DX
+	JNZ     eight
+	VZEROUPPER
+	RET

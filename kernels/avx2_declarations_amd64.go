@@ -275,3 +275,8 @@ func narrowSumsAVX2(dst *byte, sum *int64, n int) bool
 //
 //go:noescape
 func widenSumsAVX2(sum *int64, src *byte, n int)
+
+// addSumsAVX2 adds n elements of part to those of sum; n is a positive multiple of 8.
+//
+//go:noescape
+func addSumsAVX2(sum *int64, part *int64, n int)

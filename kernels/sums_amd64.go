@@ -29,3 +29,15 @@ func widenSums(sum []int64, src []byte) {
 
 //go:noinline
 func widenSumsCall(sum []int64, src []byte) { widenSumsAVX2(&sum[0], &src[0], len(sum)) }
+
+func addSums(sum, part []int64) {
+	for cpu.X86.HasAVX2 && len(sum) >= 8 {
+		n := min(len(sum)&^7, callElements)
+		addSumsCall(sum[:n], part)
+		sum, part = sum[n:], part[n:]
+	}
+	addSumsGeneric(sum, part)
+}
+
+//go:noinline
+func addSumsCall(sum, part []int64) { addSumsAVX2(&sum[0], &part[0], len(sum)) }

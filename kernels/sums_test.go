@@ -36,6 +36,16 @@ func TestSums(t *testing.T) {
 			if !slices.Equal(wide, sum) {
 				t.Fatalf("%d elements differ when they are wide again", n)
 			}
+			total := guarded[int64](t, n, atStart)
+			for i := range total {
+				total[i] = math.MaxInt64 - int64(i)
+			}
+			AddSums(total, sum)
+			for i, v := range sum {
+				if total[i] != math.MaxInt64-int64(i)+v {
+					t.Fatalf("total %d of %d", i, n)
+				}
+			}
 		}
 	}
 }
@@ -54,13 +64,14 @@ func TestSumsThatDontFit(t *testing.T) {
 
 func BenchmarkSums(b *testing.B) {
 	for _, rows := range []int{1, 512} {
-		sum, narrow := make([]int64, rows*2048), make([]byte, 4*rows*2048)
+		sum, narrow, total := make([]int64, rows*2048), make([]byte, 4*rows*2048), make([]int64, rows*2048)
 		for _, c := range []struct {
 			operation string
 			call      func()
 		}{
 			{"narrow", func() { NarrowSums(narrow, sum) }},
 			{"widen", func() { WidenSums(sum, narrow) }},
+			{"add", func() { AddSums(total, sum) }},
 		} {
 			b.Run(fmt.Sprintf("operation=%s/rows=%d", c.operation, rows), func(b *testing.B) {
 				b.SetBytes(int64(len(narrow)))

@@ -243,10 +243,7 @@ func (d *Dispatcher) add(a *attempt, stats *engine.ExpertStats) {
 
 // addRow adds a row of sums to the call's.
 func addRow(call *engine.ExpertCall, row int, part []int64) {
-	sum := call.Sum[row*len(part):][:len(part)]
-	for c := range sum {
-		sum[c] += part[c]
-	}
+	kernels.AddSums(call.Sum[row*len(part):][:len(part)], part)
 }
 
 // rowFailure is whose error a row has.

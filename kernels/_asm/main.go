@@ -46,6 +46,7 @@ func main() {
 	accumulate()
 	narrowSums()
 	widenSums()
+	addSums()
 
 	Generate()
 }

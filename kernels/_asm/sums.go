@@ -34,6 +34,22 @@ func narrowSums() {
 	RET()
 }
 
+func addSums() {
+	function("addSumsAVX2", "func(sum, part *int64, n int)",
+		"addSumsAVX2 adds n elements of part to those of sum; n is a positive multiple of 8.")
+	sum, part, n := pointer("sum"), pointer("part"), pointer("n")
+	loop("eight", n, 8, func() {
+		for half := range 2 {
+			v := load(sum, 32*half)
+			VPADDQ(Mem{Base: part, Disp: 32 * half}, v, v)
+			VMOVDQU(v, Mem{Base: sum, Disp: 32 * half})
+		}
+		advance(64, sum)
+		advance(64, part)
+	})
+	finish()
+}
+
 func widenSums() {
 	function("widenSumsAVX2", "func(sum *int64, src *byte, n int)",
 		"widenSumsAVX2 stores n int32 as int64; n is a positive multiple of 8.")
