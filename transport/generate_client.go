@@ -26,6 +26,10 @@ type lostError struct {
 func (e *lostError) Error() string { return e.cause.Error() }
 func (e *lostError) Unwrap() error { return e.cause }
 
+// goneNotes: a coordinator that is not there for so many signs of life in a row has ended. One is not enough: it may come back from a NATS
+// server's restart a little later than the client.
+const goneNotes = 2
+
 // answerTicks is how long a coordinator may take to say that it has a request, beside the time that sending it may need.
 const (
 	answerTicks    = 3
@@ -48,7 +52,10 @@ type attempt struct {
 	number     uint64 // of the next event
 	patience   int    // ticks for the first event
 	silent     int    // ticks; a process that was stopped for a while doesn't blame the other side
-	passedOver int    // ticks since the coordinator that failed before has answered; 0: it has not
+	ticks      int
+	gone       int // notes in a row that the coordinator is not there, one a tick at most
+	goneAt     int // the tick of the last one
+	passedOver int // ticks since the coordinator that failed before has answered; 0: it has not
 	others     map[string]bool
 	foreign    error // what answered speaks another version of the protocol
 	malformed  atomic.Uint64
@@ -102,7 +109,7 @@ func (a *attempt) listen(ctx context.Context, event func(*GenerateEvent) error) 
 				return false, err
 			}
 			if a.control != "" {
-				_ = a.sender.send(a.control, "", kindAlive, empty{}) // another one follows
+				_ = a.sender.send(a.control, a.inbox, kindAlive, empty{}) // another one follows; the inbox is for NATS' note that nobody takes it
 			}
 		case m := <-a.messages:
 			e, err := a.take(m)
@@ -130,6 +137,7 @@ func (a *attempt) listen(ctx context.Context, event func(*GenerateEvent) error) 
 
 // tick is one second without more.
 func (a *attempt) tick() error {
+	a.ticks++
 	a.silent++
 	switch {
 	case a.bound && a.silent > silentTicks:
@@ -149,10 +157,16 @@ func (a *attempt) tick() error {
 // take decodes an event; nil if it says nothing, or is not of the answer that came first.
 func (a *attempt) take(m *nats.Msg) (*GenerateEvent, error) {
 	if noResponders(m) {
-		if a.bound {
-			return nil, nil
+		if !a.bound {
+			return nil, a.lost(ErrNoCoordinator)
 		}
-		return nil, a.lost(ErrNoCoordinator)
+		if a.gone == 0 || a.ticks > a.goneAt {
+			a.gone, a.goneAt = a.gone+1, a.ticks
+		}
+		if a.gone == goneNotes {
+			return nil, a.lost(errors.New("the coordinator is no longer connected to NATS"))
+		}
+		return nil, nil
 	}
 	if a.others[m.Reply] || a.bound && m.Reply != a.control {
 		a.refuse(m.Reply)
@@ -187,7 +201,7 @@ func (a *attempt) take(m *nats.Msg) (*GenerateEvent, error) {
 		}
 		a.bound, a.control, a.instance = true, m.Reply, e.Instance
 	}
-	a.silent = 0
+	a.silent, a.gone = 0, 0
 	if f.number != a.number {
 		return nil, a.lost(fmt.Errorf("event %d of the answer came where %d was expected; the connection lost some", f.number, a.number))
 	}

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -175,6 +176,81 @@ func TestAttemptSilence(t *testing.T) {
 	}
 	if lost := lostAfter(t, a, 1, "no other"); lost.taken {
 		t.Errorf("%+v", lost)
+	}
+}
+
+// TestAttemptGone: NATS' notes that the coordinator takes no signs of life end an attempt, unless they come at once or the coordinator is
+// back.
+func TestAttemptGone(t *testing.T) {
+	t.Parallel()
+	a, event := testAttempt(t, "")
+	note := &nats.Msg{Subject: a.inbox, Header: nats.Header{"Status": {"503"}}}
+	number := uint64(0)
+	take := func(m *nats.Msg) error {
+		_, err := a.take(m)
+		return err
+	}
+	alive := func() {
+		t.Helper()
+		if err := take(event(streamOf("s1"), number, &GenerateEvent{Instance: "old"})); err != nil {
+			t.Fatal(err)
+		}
+		number++
+	}
+	tick := func() {
+		t.Helper()
+		if err := a.tick(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alive()
+	for range 3 { // a second between them, and the coordinator is heard
+		tick()
+		if err := take(note); err != nil {
+			t.Fatal(err)
+		}
+		alive()
+	}
+	tick()
+	for range 3 { // they were kept while there was no connection
+		if err := take(note); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick()
+	var lost *lostError
+	if err := take(note); !errors.As(err, &lost) || !lost.taken || lost.instance != "old" || !strings.Contains(err.Error(), "no longer connected") {
+		t.Fatal(err)
+	}
+}
+
+// TestGenerateEndedCoordinator: the answer of a coordinator whose connection has ended is continued by the next one before it would count as
+// silent.
+func TestGenerateEndedCoordinator(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, ServerOptions{})
+	first := connect(t, s, true)
+	begun := make(chan struct{})
+	startGenerate(t, first, func(ctx context.Context, _ *GenerateRequest, emit func(*GenerateEvent) error) {
+		_ = emit(&GenerateEvent{Text: "a", Tokens: []int32{1}})
+		close(begun)
+		<-ctx.Done()
+	})
+	var why []string
+	resubmissions, err := Generate(testContext(t), connect(t, s, false), "c", &GenerateRequest{}, GenerateOptions{Wait: testDeadline, Lost: func(cause error, tokens int) {
+		why = append(why, fmt.Sprintf("%v after %d", cause, tokens))
+	}}, func(e *GenerateEvent) error {
+		if e.Text == "a" {
+			<-begun
+			first.Close()
+			startGenerate(t, connect(t, s, true), func(_ context.Context, q *GenerateRequest, emit func(*GenerateEvent) error) {
+				_ = emit(&GenerateEvent{Tokens: []int32{int32(len(q.Generated))}, Done: true, FinishReason: "stop"})
+			})
+		}
+		return nil
+	})
+	if err != nil || resubmissions != 1 || len(why) != 1 || why[0] != "the coordinator is no longer connected to NATS after 1" {
+		t.Fatalf("%v, %d resubmissions: %q", err, resubmissions, why)
 	}
 }
 
