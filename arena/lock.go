@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // locks is the account of what a store has locked in memory (Options.MLock). A slot is locked when it is brought and unlocked when it
@@ -26,7 +28,7 @@ func (s *Store) setUpLocks(limit int64) {
 	s.locks.wanted = true
 	s.locks.room, s.locks.why = s.sys.lockRoom()
 	if limit > 0 && limit < s.locks.room {
-		s.locks.room, s.locks.why = limit, fmt.Sprintf("at most %d MiB were asked for", limit>>20)
+		s.locks.room, s.locks.why = limit, fmt.Sprintf("at most %s were asked for", bytesize.Text(limit))
 	}
 }
 
@@ -62,7 +64,7 @@ func (a *Arena) pin(slot int) {
 
 func (l *locks) take(sys system, around []byte) error {
 	if n := int64(len(around)); l.used+n > l.room {
-		return fmt.Errorf("%d MiB are locked and may be (%s), an expert takes %d KiB", l.used>>20, l.why, n>>10)
+		return fmt.Errorf("%s are locked and may be (%s), an expert takes %s", bytesize.Text(l.used), l.why, bytesize.Text(n))
 	}
 	return sys.lock(around)
 }

@@ -160,7 +160,7 @@ func TestLockLimit(t *testing.T) {
 	fill(t, a, 1, 0)
 	bring(t, a, 1, 0)
 	wantLocked(t, s, 0, a.layout.packed)
-	if log.count("at most 0 MiB were asked for") != 1 {
+	if log.count("at most 1 B were asked for") != 1 {
 		t.Errorf("to be said once:\n%s", &log)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/numa/hostinfo"
 )
 
@@ -186,7 +187,7 @@ func (realSystem) lockRoom() (bytes int64, why string) {
 	host := hostinfo.This()
 	if m, err := host.Memory(); err == nil {
 		bytes = max(0, m.Available-m.Total/16)
-		why = fmt.Sprintf("%d MiB of memory are available", m.Available>>20)
+		why = bytesize.Text(m.Available) + " of memory are available"
 	}
 	if room := host.Room(0); room.Bytes != hostinfo.Unlimited && room.Bytes < bytes {
 		bytes, why = room.Bytes, room.Reason

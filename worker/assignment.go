@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/moepool/moepool/checkpoint"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 	"github.com/moepool/moepool/worker/shard"
 )
@@ -138,9 +139,8 @@ func (p *process) loadWanted() {
 	case taken && len(served) > 0:
 		p.lookNow = true
 		c := p.store.Counters()
-		mebibytes := func(n int64) float64 { return float64(n) / (1 << 20) }
-		p.o.Log("worker %s is ready: epoch %d, %d expert parts, %.1f MiB (since its start %.1f packed, %.1f found packed)", p.o.ID,
-			p.epochs.assigned.Epoch, plan.Count, mebibytes(plan.Bytes), mebibytes(c.PackedBytes), mebibytes(c.ReusedBytes))
+		p.o.Log("worker %s is ready: epoch %d, %d expert parts, %s (since its start %s packed, %s found packed)", p.o.ID,
+			p.epochs.assigned.Epoch, plan.Count, bytesize.Text(plan.Bytes), bytesize.Text(c.PackedBytes), bytesize.Text(c.ReusedBytes))
 	}
 }
 

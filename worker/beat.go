@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/moepool/moepool/arena"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 	"github.com/moepool/moepool/worker/shard"
 )
@@ -57,9 +58,8 @@ func (p *process) beat() *transport.Beat {
 
 // lockNote is for those who don't see the worker's log, where the store says why.
 func lockNote(c arena.Counters) string {
-	const mib = 1 << 20
-	return fmt.Sprintf("--mlock: %.1f MiB of the experts in memory could not be locked, %.1f MiB are (ulimit -l, or LimitMEMLOCK= of systemd, allows more)",
-		float64(c.LockRefusedBytes)/mib, float64(c.LockedBytes)/mib)
+	return fmt.Sprintf("--mlock: %s of the experts in memory could not be locked, %s are (ulimit -l, or LimitMEMLOCK= of systemd, allows more)",
+		bytesize.Text(c.LockRefusedBytes), bytesize.Text(c.LockedBytes))
 }
 
 // bitmaps says which expert parts are in memory. A ledger knows at any time, and is asked whether that has changed; else the kernel is asked

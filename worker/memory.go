@@ -3,6 +3,7 @@ package worker
 import (
 	"fmt"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/worker/shard"
 )
@@ -13,13 +14,13 @@ func HostMemory(host hostinfo.Host) shard.Memory {
 	var m shard.Memory
 	if memory, err := host.Memory(); err == nil {
 		m.Available = memory.Available
-		m.Why = fmt.Sprintf("MemAvailable %d MiB", m.Available>>20)
+		m.Why = "MemAvailable " + bytesize.Text(m.Available)
 	}
 	if group := host.Cgroup(); group.Limit != hostinfo.Unlimited {
 		if m.Why != "" {
 			m.Why += ", "
 		}
-		m.Why += fmt.Sprintf("cgroup limit %d MiB with %d MiB left", group.Limit>>20, group.Available>>20)
+		m.Why += fmt.Sprintf("cgroup limit %s with %s left", bytesize.Text(group.Limit), bytesize.Text(group.Available))
 		if m.Available == 0 || group.Available < m.Available {
 			m.Available = max(group.Available, 1) // 0 would mean unknown
 		}

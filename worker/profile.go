@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/internal/wholefile"
 	"github.com/moepool/moepool/residency"
 )
@@ -92,7 +93,7 @@ func readProfile(dir, digest string, parts, layers, layerParts int) ([]residency
 		return nil, err
 	}
 	if len(text) > maxProfileBytes {
-		return nil, fmt.Errorf("%s has more than %d MiB", path, maxProfileBytes>>20)
+		return nil, fmt.Errorf("%s has more than %s", path, bytesize.Text(maxProfileBytes))
 	}
 	p := &profile{}
 	if err := json.Unmarshal(text, p); err != nil {
@@ -129,7 +130,7 @@ func writeProfile(dir, digest string, parts int, hottest []residency.Heat) error
 		return err
 	}
 	if len(text) > maxProfileBytes {
-		return fmt.Errorf("a profile of %d expert parts would have more than %d MiB", len(hottest), maxProfileBytes>>20)
+		return fmt.Errorf("a profile of %d expert parts would have more than %s", len(hottest), bytesize.Text(maxProfileBytes))
 	}
 	return wholefile.Write(filepath.Join(dir, ProfileName), append(text, '\n'))
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/numa/hostinfo"
 	"github.com/moepool/moepool/worker/shard"
@@ -123,7 +124,7 @@ func (s *seat) memory(perNode int) shard.Memory {
 	m := HostMemory(hostinfo.This())
 	if s.memoryBytes > 0 && m.Available > s.memoryBytes {
 		m.Available = s.memoryBytes
-		m.Why += fmt.Sprintf(", node %d has %d MiB", s.node, s.memoryBytes>>20)
+		m.Why += fmt.Sprintf(", node %d has %s", s.node, bytesize.Text(s.memoryBytes))
 	}
 	if perNode > 1 && m.Available > 0 {
 		m.Available /= int64(perNode)

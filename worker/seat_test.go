@@ -101,19 +101,19 @@ func TestHostMemory(t *testing.T) {
 		want  shard.Memory
 	}{
 		"nothing":   {nil, shard.Memory{}},
-		"no groups": {map[string]string{"proc/meminfo": meminfo}, shard.Memory{Available: 8192 * mib, Why: "MemAvailable 8192 MiB"}},
+		"no groups": {map[string]string{"proc/meminfo": meminfo}, shard.Memory{Available: 8192 * mib, Why: "MemAvailable 8.0 GiB"}},
 		"a group": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mounts,
 			"sys/fs/cgroup/a/memory.max": fmt.Sprint(1000 * mib), "sys/fs/cgroup/a/memory.current": fmt.Sprint(700 * mib),
-		}, shard.Memory{Available: 300 * mib, Why: "MemAvailable 8192 MiB, cgroup limit 1000 MiB with 300 MiB left"}},
+		}, shard.Memory{Available: 300 * mib, Why: "MemAvailable 8.0 GiB, cgroup limit 1000 MiB with 300 MiB left"}},
 		"a wide group": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mounts,
 			"sys/fs/cgroup/a/memory.max": fmt.Sprint(10000 * mib), "sys/fs/cgroup/a/memory.current": fmt.Sprint(mib),
-		}, shard.Memory{Available: 8192 * mib, Why: "MemAvailable 8192 MiB, cgroup limit 10000 MiB with 9999 MiB left"}},
+		}, shard.Memory{Available: 8192 * mib, Why: "MemAvailable 8.0 GiB, cgroup limit 9.8 GiB with 9.8 GiB left"}},
 		"a full group": {map[string]string{
 			"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": mounts,
 			"sys/fs/cgroup/a/memory.max": "1000", "sys/fs/cgroup/a/memory.current": "2000",
-		}, shard.Memory{Available: 1, Why: "cgroup limit 0 MiB with 0 MiB left"}},
+		}, shard.Memory{Available: 1, Why: "cgroup limit 1000 B with 0 B left"}},
 	} {
 		root := fstest.MapFS{}
 		for file, text := range c.files {

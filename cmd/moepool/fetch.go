@@ -12,6 +12,7 @@ import (
 
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/checkpoint/fetch"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -58,7 +59,7 @@ func (t *transfers) progress(file string, done, total int64) {
 		return
 	}
 	t.file, t.said = file, time.Now()
-	t.log.Printf("%s %s: %.1f of %.1f MiB", t.verb, file, float64(done)/(1<<20), float64(total)/(1<<20))
+	t.log.Printf("%s %s: %s of %s", t.verb, file, bytesize.Text(done), bytesize.Text(total))
 }
 
 // offerModel puts the model into the cluster's object store, for workers with --fetch.

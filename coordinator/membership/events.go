@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // EventKind is what has happened.
@@ -95,7 +97,7 @@ func (m *Members) note(a *action) (line string) {
 	case EventPlan:
 		if a.plan != nil {
 			_, event.Moved = a.plan.Moved(m.o.Model, a.pending.before)
-			line = fmt.Sprintf("placement %d is prepared on %d worker(s), %.1f MiB to load: %s", a.plan.Epoch, len(a.plan.Owned), float64(event.Moved)/(1<<20), a.reason)
+			line = fmt.Sprintf("placement %d is prepared on %d worker(s), %s to load: %s", a.plan.Epoch, len(a.plan.Owned), bytesize.Text(event.Moved), a.reason)
 		}
 	case EventGivenUp:
 		line = fmt.Sprintf("placement %d is given up: %s", a.plan.Epoch, a.reason)

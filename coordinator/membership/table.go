@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/moepool/moepool/coordinator/placement"
+	"github.com/moepool/moepool/internal/bytesize"
 	"github.com/moepool/moepool/transport"
 )
 
@@ -360,7 +361,7 @@ func (t *table) look(worker string) {
 // describe says where a worker is in its life.
 func describe(b *transport.Beat) string {
 	if b.State == transport.StateLoading && b.TotalBytes > 0 {
-		return fmt.Sprintf("loading, %d of %d MiB", b.LoadedBytes>>20, b.TotalBytes>>20)
+		return fmt.Sprintf("loading, %s of %s", bytesize.Text(b.LoadedBytes), bytesize.Text(b.TotalBytes))
 	}
 	return string(b.State)
 }

@@ -153,10 +153,10 @@ func TestRegisterAssignReady(t *testing.T) {
 	loading := serving("w0", "i0", "me", transport.StateLoading, 1)
 	loading.LoadedBytes, loading.TotalBytes = 3<<20, 8<<20
 	s.expect(s.beat(loading))
-	if err := s.usable("w0"); err == nil || err.Error() != "not ready: loading, 3 of 8 MiB" {
+	if err := s.usable("w0"); err == nil || err.Error() != "not ready: loading, 3.0 MiB of 8.0 MiB" {
 		t.Fatal(err)
 	}
-	if got, want := s.status(2), "w0: not ready: loading, 3 of 8 MiB; w1: not ready: idle"; got != want {
+	if got, want := s.status(2), "w0: not ready: loading, 3.0 MiB of 8.0 MiB; w1: not ready: idle"; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
 	s.expect(s.beat(serving("w0", "i0", "me", transport.StateReady, 1)))

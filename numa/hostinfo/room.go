@@ -1,6 +1,10 @@
 package hostinfo
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/moepool/moepool/internal/bytesize"
+)
 
 // Room is what the control groups leave for page cache that this process brings in and means to keep.
 type Room struct {
@@ -27,14 +31,12 @@ func (h Host) Room(needs int64) Room {
 		return r
 	}
 	if m, err := h.Memory(); err == nil && r.Limit >= m.Total {
-		r.Reason = fmt.Sprintf("the limit of %s, %s, is not below the host's memory of %s", r.Path, mebibytes(r.Limit), mebibytes(m.Total))
+		r.Reason = fmt.Sprintf("the limit of %s, %s, is not below the host's memory of %s", r.Path, bytesize.Text(r.Limit), bytesize.Text(m.Total))
 		return r
 	}
 	r.Reserve = reserveOf(r.Limit)
 	r.Bytes = max(0, r.Limit-r.Unreclaimable-r.Needs-r.Reserve)
 	r.Reason = fmt.Sprintf("%s: the limit of %s, %s, less %s used that is not page cache, %s that is still to be taken and %s in reserve",
-		mebibytes(r.Bytes), r.Path, mebibytes(r.Limit), mebibytes(r.Unreclaimable), mebibytes(r.Needs), mebibytes(r.Reserve))
+		bytesize.Text(r.Bytes), r.Path, bytesize.Text(r.Limit), bytesize.Text(r.Unreclaimable), bytesize.Text(r.Needs), bytesize.Text(r.Reserve))
 	return r
 }
-
-func mebibytes(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }

@@ -32,7 +32,7 @@ func TestRoom(t *testing.T) {
 		{"no limit", limited("max", "5", ""), 0, hostinfo.Room{Bytes: -1, Limit: -1, Reason: "no control group limits this process's memory"}},
 		{"a limit of all the host's memory", limited("1073741824", "5242880", ""), 0, hostinfo.Room{
 			Bytes: -1, Limit: 1024 * mib, Unreclaimable: 5 * mib, Path: path,
-			Reason: "the limit of /sys/fs/cgroup, 1024 MiB, is not below the host's memory of 1024 MiB",
+			Reason: "the limit of /sys/fs/cgroup, 1.0 GiB, is not below the host's memory of 1.0 GiB",
 		}},
 		{"half of it", limited("536870912", "104857600", "active_file 41943040\ninactive_file 20971520\n"), 30 * mib, hostinfo.Room{
 			Bytes: (512 - 40 - 30 - 32) * mib, Limit: 512 * mib, Unreclaimable: 40 * mib, Needs: 30 * mib, Reserve: 32 * mib, Path: path,
@@ -40,7 +40,7 @@ func TestRoom(t *testing.T) {
 		}},
 		{"nothing left", limited("67108864", "62914560", ""), 30 * mib, hostinfo.Room{
 			Bytes: 0, Limit: 64 * mib, Unreclaimable: 60 * mib, Needs: 30 * mib, Reserve: 16 * mib, Path: path,
-			Reason: "0 MiB: the limit of /sys/fs/cgroup, 64 MiB, less 60 MiB used that is not page cache, 30 MiB that is still to be taken and 16 MiB in reserve",
+			Reason: "0 B: the limit of /sys/fs/cgroup, 64 MiB, less 60 MiB used that is not page cache, 30 MiB that is still to be taken and 16 MiB in reserve",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"fmt"
+
+	"github.com/moepool/moepool/internal/bytesize"
 )
 
 // Memory is what this process may still take.
@@ -13,7 +15,7 @@ type Memory struct {
 // Check refuses a need that is more than there is.
 func (m Memory) Check(bytes int64, purpose string) error {
 	if m.Available > 0 && bytes > m.Available {
-		return fmt.Errorf("%s: %d MiB needed, available are %d MiB (%s)", purpose, bytes>>20, m.Available>>20, m.Why)
+		return fmt.Errorf("%s: %s needed, available are %s (%s)", purpose, bytesize.Text(bytes), bytesize.Text(m.Available), m.Why)
 	}
 	return nil
 }
