@@ -30,7 +30,8 @@ type Server struct {
 const (
 	defaultMaxPayload = 8 << 20
 	minMaxPayload     = 4 << 10
-	startTimeout      = 10 * time.Second
+	startTimeout      = 30 * time.Second // takes milliseconds, but 10 s were once too few on a machine with far more to do than CPUs
+	writeDeadline     = 10 * time.Second
 	// A receiver that is slower than its sender may have this many bytes waiting in the server before it is cut off.
 	maxPending = 2 << 30
 )
@@ -58,7 +59,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 		Authorization: o.Token,
 		MaxPayload:    int32(o.MaxPayload),
 		MaxPending:    maxPending,
-		WriteDeadline: startTimeout,
+		WriteDeadline: writeDeadline,
 		JetStream:     o.StoreDir != "",
 		StoreDir:      o.StoreDir,
 		NoSigs:        true,
@@ -71,7 +72,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 	s.SetLoggerV2(log, false, false, false)
 	go s.Start()
 	reason := fmt.Sprintf("not ready within %s", startTimeout)
-	for end := time.Now().Add(startTimeout); time.Now().Before(end) && !s.ReadyForConnections(startTimeout/100); {
+	for end := time.Now().Add(startTimeout); time.Now().Before(end) && !s.ReadyForConnections(100*time.Millisecond); {
 		if fatal := log.fatal(); fatal != "" {
 			reason = fatal
 			break
