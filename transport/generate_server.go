@@ -176,9 +176,9 @@ func (s *generateServer) take(in *receiver, m incoming) {
 	t.release = release
 	s.streams[t.control] = t
 	s.mu.Unlock()
+	_ = s.emit(t, &GenerateEvent{}) // tells the client where to send signs of life; the next tick says it again
 	select {
 	case s.queue <- t:
-		_ = s.emit(t, &GenerateEvent{}) // tells the client where to send signs of life; the next tick says it again
 	default:
 		s.refuse(t, fmt.Sprintf("%d requests wait already; try again later", maxQueuedGenerate))
 		s.end(t)
@@ -239,13 +239,14 @@ func (s *generateServer) emitLocked(t *stream, e *GenerateEvent) error {
 	if t.finished {
 		return errors.New("the answer was already finished")
 	}
+	own := *e // the caller's stays as it is
 	if t.number == 0 {
-		e.Instance = s.instance
+		own.Instance = s.instance
 	}
 	if e.Done && e.Error != "" {
-		e.Retry = e.Retry || t.broken || t.ctx != nil && errors.Is(context.Cause(t.ctx), ErrStopping)
+		own.Retry = e.Retry || t.broken || t.ctx != nil && errors.Is(context.Cause(t.ctx), ErrStopping)
 	}
-	err := s.sender.send(t.client, t.control, kindEvent, &eventFrame{t.number, e})
+	err := s.sender.send(t.client, t.control, kindEvent, &eventFrame{t.number, &own})
 	if err != nil {
 		t.broken = t.broken || e.Text != "" || len(e.Tokens) > 0
 		return fmt.Errorf("send event: %w", sendError(err))
