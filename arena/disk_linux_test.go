@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/moepool/moepool/internal/smalldisk"
 )
 
 func TestCheck(t *testing.T) {
@@ -22,14 +24,14 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %+v", bad, s)
 		}
 	}
-	if s, err := Check(smallDisk(t, 5<<20)); err != nil || s.FileSystem != "tmpfs" || s.TotalBytes != 5<<20 {
+	if s, err := Check(smalldisk.Mount(t, 5<<20)); err != nil || s.FileSystem != "tmpfs" || s.TotalBytes != 5<<20 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
 func TestDiskSpeed(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{diskDir(t), smallDisk(t, 32<<20)} {
+	for _, dir := range []string{diskDir(t), smalldisk.Mount(t, 32<<20)} {
 		speed, err := DiskSpeed(dir, 10<<20)
 		if err != nil || speed <= 0 {
 			t.Errorf("%s: %v MB/s, %v", dir, speed, err)

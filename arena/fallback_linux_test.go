@@ -11,29 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/moepool/moepool/internal/lacking"
+	"github.com/moepool/moepool/internal/smalldisk"
 )
-
-// smallDisk is a tmpfs of so many bytes.
-func smallDisk(t *testing.T, size int) string {
-	t.Helper()
-	if os.Getuid() != 0 {
-		lacking.Skip(t, "mounting a small tmpfs needs root")
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("moepool-test", dir, "tmpfs", 0, fmt.Sprintf("size=%d", size)); err != nil {
-		lacking.Skip(t, "mounting a small tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
 
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t, 8<<20)
+	dir := smalldisk.Mount(t, 8<<20)
 	g := Geometry{Slots: 8, SlotBytes: 2<<20 - 3} // three and the header find room
 	var log lines
 	s := openStore(t, Options{Dir: dir, Log: log.log})
@@ -150,7 +133,7 @@ func TestUnusableFolder(t *testing.T) {
 
 func TestReadOnlyFileSystem(t *testing.T) {
 	t.Parallel()
-	dir := smallDisk(t, 1<<20)
+	dir := smalldisk.Mount(t, 1<<20)
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		lacking.Skip(t, "remounting a tmpfs read-only: %v", err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	"github.com/moepool/moepool/internal/smalldisk"
 )
 
 // step is one operation on a store with two arenas; its result is a line of the history.
@@ -130,7 +132,7 @@ func TestSameHistoryEverywhere(t *testing.T) {
 		t.Cleanup(func() { os.RemoveAll(shm) })
 	}
 	if os.Getuid() == 0 {
-		full = smallDisk(t, 6<<20)
+		full = smalldisk.Mount(t, 6<<20)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		steps := drawSteps(t)

@@ -6,12 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/moepool/moepool/internal/lacking"
+	"github.com/moepool/moepool/internal/smalldisk"
 )
 
 // A second start packs nothing and gives the same bits.
@@ -54,7 +51,7 @@ func TestDamagedArenaIsRebuilt(t *testing.T) {
 // A full disk costs anonymous memory, which is said, and nothing else.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	dir := smallTmpfs(t, 2<<20)
+	dir := smalldisk.Mount(t, 2<<20)
 	whole := runJSON(t, "--arena-dir", "none", "--max-tokens", "8", demoPrompt)
 	p := startProcess(t, "run", "--json", "--arena-dir", dir, "--max-tokens", "8", demoPrompt)
 	if code := p.await(t, waitLimit); code != 0 {
@@ -107,20 +104,4 @@ func scribble(t testing.TB, path string, offset int64, n int) {
 	if _, err := f.WriteAt(b, offset); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// smallTmpfs mounts a tmpfs of a few bytes.
-func smallTmpfs(t testing.TB, bytes int) string {
-	t.Helper()
-	dir := t.TempDir()
-	err := unix.Mount("moepool-test", dir, "tmpfs", 0, "size="+strconv.Itoa(bytes))
-	if err != nil {
-		lacking.Skip(t, "a small tmpfs can't be mounted (not root?): %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }

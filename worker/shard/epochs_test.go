@@ -16,6 +16,7 @@ import (
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/smalldisk"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 	"github.com/moepool/moepool/transport"
@@ -154,7 +155,7 @@ func TestFailedLoadBeside(t *testing.T) {
 
 // TestFullDiskBeside: what the disk has no room for goes to anonymous memory, beside what is served, and comes from there again.
 func TestFullDiskBeside(t *testing.T) {
-	dir := smallDisk(t, "6m")
+	dir := smalldisk.Mount(t, 6<<20)
 	cp := openModel(t, synth.Tiny("mixtral"))
 	u := setup{format: kernels.F32, threads: 2, dir: dir, layers: []transport.LayerParts{{Layer: 0, Parts: []uint32{0, 3}}}}
 	old, store := u.load(t, cp)

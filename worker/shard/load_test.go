@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/smalldisk"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/transport"
 )
@@ -295,7 +296,7 @@ func TestPlanIsChecked(t *testing.T) {
 
 // TestFullDisk: what a full disk has no room for goes to anonymous memory; the bits are the same, and the next start packs only that.
 func TestFullDisk(t *testing.T) {
-	dir := smallDisk(t, "6m")
+	dir := smalldisk.Mount(t, 6<<20)
 	cp := openModel(t, synth.Tiny("mixtral"))
 	u := setup{format: kernels.F32, threads: 2}
 	plain, _ := u.load(t, cp)

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/smalldisk"
 	"github.com/moepool/moepool/residency"
 	"github.com/moepool/moepool/transport"
 )
@@ -319,7 +320,7 @@ func TestLimitWithoutFiles(t *testing.T) {
 func TestLimitInMemoryFolder(t *testing.T) {
 	cp := openModel(t, synth.Tiny("mixtral"))
 	plain, _ := setup{}.load(t, cp)
-	s, _ := limited(smallDisk(t, "60m"), 1, ResidentOptions{Limit: 200 << 10}).load(t, cp)
+	s, _ := limited(smalldisk.Mount(t, 60<<20), 1, ResidentOptions{Limit: 200 << 10}).load(t, cp)
 	if notes := s.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "stay in memory when they are evicted") {
 		t.Errorf("notes %q", notes)
 	}
