@@ -52,10 +52,9 @@ type attempt struct {
 	number     uint64 // of the next event
 	patience   int    // ticks for the first event
 	silent     int    // ticks; a process that was stopped for a while doesn't blame the other side
-	ticks      int
-	gone       int // notes in a row that the coordinator is not there, one a tick at most
-	goneAt     int // the tick of the last one
-	passedOver int // ticks since the coordinator that failed before has answered; 0: it has not
+	gone       int    // notes in a row that the coordinator is not there, one a tick at most
+	goneAt     int    // what silent was at the last one
+	passedOver int    // ticks since the coordinator that failed before has answered; 0: it has not
 	others     map[string]bool
 	foreign    error // what answered speaks another version of the protocol
 	malformed  atomic.Uint64
@@ -137,7 +136,6 @@ func (a *attempt) listen(ctx context.Context, event func(*GenerateEvent) error) 
 
 // tick is one second without more.
 func (a *attempt) tick() error {
-	a.ticks++
 	a.silent++
 	switch {
 	case a.bound && a.silent > silentTicks:
@@ -160,8 +158,8 @@ func (a *attempt) take(m *nats.Msg) (*GenerateEvent, error) {
 		if !a.bound {
 			return nil, a.lost(ErrNoCoordinator)
 		}
-		if a.gone == 0 || a.ticks > a.goneAt {
-			a.gone, a.goneAt = a.gone+1, a.ticks
+		if a.gone == 0 || a.silent > a.goneAt {
+			a.gone, a.goneAt = a.gone+1, a.silent
 		}
 		if a.gone == goneNotes {
 			return nil, a.lost(errors.New("the coordinator is no longer connected to NATS"))
