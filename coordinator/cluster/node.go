@@ -23,13 +23,13 @@ type Node struct {
 	folder    *folder
 	machine   *machine
 	notify    chan bool
-	work      sync.WaitGroup // calls of raft that their callers may have left
+	calls     calls
 	watcher   sync.WaitGroup
 	ctx       context.Context
 	cancel    context.CancelFunc
 	failed    chan struct{}
 	closeOnce sync.Once
-	shutdown  func() raft.Future // tells raft to end; the future's Error waits, and closes the network
+	shutdown  func() raft.Future // lets raft answer, then tells it to end; the future's Error waits, and closes the network
 
 	mu         sync.Mutex
 	leadership Leadership
@@ -88,20 +88,22 @@ func Open(o Options) (_ *Node, err error) {
 	if n.raft, err = raft.NewRaft(c, n.machine, n.folder.log, n.folder.log, n.folder.snapshots, network); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Dir, err)
 	}
-	n.shutdown = sync.OnceValue(n.raft.Shutdown) // a second call of raft's own would wait for nothing
+	n.shutdown = sync.OnceValue(func() raft.Future {
+		n.calls.end(applyLimit)
+		return n.raft.Shutdown() // a second one would wait for nothing
+	})
 	n.watcher.Add(1)
 	go n.watch()
 	return n, nil
 }
 
-// Close ends it and waits for everything that it began. A leader should Transfer before.
+// Close ends it and waits for everything that it began, for 10 s at most if raft doesn't answer. A leader should Transfer before.
 func (n *Node) Close() error {
 	var err error
 	n.closeOnce.Do(func() {
 		n.cancel()
 		err = n.shutdown().Error()
 		n.watcher.Wait()
-		n.work.Wait()
 		if closed := n.folder.log.Close(); err == nil {
 			err = closed
 		}

@@ -80,19 +80,16 @@ func (n *Node) Transfer(ctx context.Context) error {
 }
 
 // await runs a call of raft, which knows no contexts, from a goroutine of its own, and leaves it when ctx ends or applyLimit has passed. Raft
-// answers every call in the end: a leader that reaches no majority ceases to lead.
+// answers every call in the end, for a leader that reaches no majority ceases to lead; but only until it is shut down (see calls).
 func (n *Node) await(ctx context.Context, call func() error) error {
-	select {
-	case <-n.ctx.Done():
-		return ErrClosed
-	default:
+	if !n.calls.begin() {
+		return n.explain(raft.ErrRaftShutdown)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, applyLimit, fmt.Errorf("no answer within %s", applyLimit))
 	defer cancel()
 	answer := make(chan error, 1)
-	n.work.Add(1)
 	go func() {
-		defer n.work.Done()
+		defer n.calls.done()
 		answer <- call()
 	}()
 	select {
