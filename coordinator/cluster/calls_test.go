@@ -8,7 +8,7 @@ func TestCloseAnswers(t *testing.T) {
 	g := newGroup(t, 1)
 	g.start("a")
 	n := g.leader()
-	const entries = 16
+	const entries = 4
 	before := n.raft.CommitIndex()
 	n.machine.mu.Lock() // nothing is applied
 	answers := make(chan error, entries)

@@ -117,7 +117,7 @@ func TestPartitions(t *testing.T) {
 	g.startAll()
 	g.must(&AdmitWorkers{[]Worker{{ID: "w0"}}})
 	c := &checker{leaders: map[uint64]string{}, histories: map[uint64][sha256.Size]byte{}}
-	ctx, cancel := context.WithCancel(testContext(t))
+	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	for _, p := range g.peers {
 		done.Go(func() { c.exercise(ctx, g, p.ID) })
@@ -127,6 +127,7 @@ func TestPartitions(t *testing.T) {
 	if testing.Short() {
 		rounds = 4
 	}
+	waitFor(t, "commits", func() bool { return c.highest() > 0 })
 	for round := range rounds {
 		isolated := g.peers[random.Intn(3)].ID
 		var rest []string
@@ -153,7 +154,15 @@ func TestPartitions(t *testing.T) {
 		}
 		before := c.highest()
 		if round%4 == 2 {
-			time.Sleep(time.Duration(1+random.Intn(4)) * testHeartbeat)
+			waitFor(t, "the end of the lead", func() bool {
+				for _, n := range g.running() {
+					if n.Leadership().Leads {
+						return false
+					}
+				}
+				return true
+			})
+			time.Sleep(time.Duration(random.Intn(4)) * testHeartbeat)
 		} else { // the side with a majority goes on
 			waitFor(t, "commits of the majority", func() bool { return c.highest() > before+1 })
 		}

@@ -48,12 +48,14 @@ func (n *Node) propose(ctx context.Context, command Command, term uint64) error 
 	})
 }
 
-// Verify asks a majority whether this coordinator still leads: nil says that State has all that was committed before the call.
+// Verify asks a majority whether this coordinator still leads: nil says that State has all that was committed before the call. It writes an
+// empty entry to the log. raft's VerifyLeader writes none, but takes answers to heartbeats that were sent before the call: a coordinator that
+// was stopped and goes on finds such answers waiting, and would believe that it leads still.
 func (n *Node) Verify(ctx context.Context) error {
 	if n.Term() == 0 {
 		return n.notLeader()
 	}
-	return n.await(ctx, func() error { return n.raft.VerifyLeader().Error() })
+	return n.await(ctx, func() error { return n.raft.Barrier(applyLimit).Error() })
 }
 
 // Transfer gives the lead to the voter that is furthest, and does nothing if this coordinator doesn't lead. It tries until ctx ends: the other
