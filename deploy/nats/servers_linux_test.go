@@ -12,16 +12,17 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"go.uber.org/goleak"
 
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/transport"
 )
 
 // TestMain lets one goroutine of nats.go v1.55.0 be: an object's Put that ends before the goroutine that it began is scheduled takes its channel
 // away, and it waits on nil for ever.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	leaks.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
-const limit = 30 * time.Second
+const limit = 2 * time.Minute // only for tests that fail
 
 // start loads nats.conf as it was written, from its own folder, as a server does; only where it listens differs.
 func start(t *testing.T, o Options, host string) *server.Server {
@@ -117,7 +118,7 @@ func TestServers(t *testing.T) {
 	}
 	name := []byte("an object")
 	open := func() (*transport.Objects, error) {
-		soon, cancel := context.WithTimeout(ctx, time.Second)
+		soon, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		return transport.OpenObjects(soon, near, "c", true)
 	}
