@@ -112,7 +112,10 @@ func (s *generateServer) start() (stop func(), err error) {
 	}, nil
 }
 
+// counters count what clients have seen: an answer's last event is sent and counted under mu.
 func (s *generateServer) counters() GenerateCounters {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return GenerateCounters{Answered: s.answered.Load(), Failed: s.failed.Load(), Malformed: s.malformed.Load(),
 		Running: s.running.Load(), Waiting: len(s.queue)}
 }

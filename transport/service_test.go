@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 )
 
@@ -29,10 +31,19 @@ func TestServiceIsFound(t *testing.T) {
 	if err := service.Generate(nil); err == nil {
 		t.Fatal("a second generate endpoint was taken")
 	}
-	client := connect(t, s, false)
+	client, watcher := connect(t, s, false), connect(t, s, false)
+	requests := make(chan *nats.Msg, receiveCapacity)
+	subscription, err := watcher.nats.ChanSubscribe(generateSubject("c"), requests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer subscription.Unsubscribe() //nolint:errcheck
+	flush(t, watcher)
 	if err := generate(testContext(t), client, "c", &GenerateRequest{}, func(*GenerateEvent) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
+	flush(t, watcher)
+	sent := len(requests) // 1, unless the first answer was late and it was sent again
 	ask := func(verb micro.Verb, into any) {
 		t.Helper()
 		subject, err := micro.ControlSubject(verb, ServiceName, "")
@@ -62,21 +73,25 @@ func TestServiceIsFound(t *testing.T) {
 	if subjects["generate"] != generateSubject("c") || subjects["drain"] != adminSubject("c", "drain") || len(subjects) != 1+len(AdminVerbs) {
 		t.Errorf("endpoints: %v", subjects)
 	}
-	var stats micro.Stats
-	ask(micro.StatsVerb, &stats)
-	found := false
-	for _, e := range stats.Endpoints {
-		if e.Name != "generate" {
-			continue
+	var counters GenerateCounters
+	// NATS counts a request a moment after it was handed over, and one that was sent again ends later than the answer to the other.
+	waitFor(t, "all requests are counted", func() bool {
+		var stats micro.Stats
+		ask(micro.StatsVerb, &stats)
+		at := slices.IndexFunc(stats.Endpoints, func(e *micro.EndpointStats) bool { return e.Name == "generate" })
+		if at < 0 {
+			t.Fatal("no stats of the generate endpoint")
 		}
-		found = true
-		var counters GenerateCounters
-		if err := json.Unmarshal(e.Data, &counters); err != nil || counters.Answered != 1 || counters.Failed != 0 || e.NumRequests != 1 {
-			t.Errorf("stats: %+v %s %v", e, e.Data, err)
+		if err := json.Unmarshal(stats.Endpoints[at].Data, &counters); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if !found {
-		t.Error("no stats of the generate endpoint")
+		if n := stats.Endpoints[at].NumRequests; n > sent || counters.Answered == 0 || counters.Answered > uint64(sent) {
+			t.Fatalf("%d requests, %+v of %d", n, counters, sent)
+		}
+		return stats.Endpoints[at].NumRequests == sent && counters.Answered == uint64(sent)
+	})
+	if counters.Failed >= uint64(sent) || counters.Malformed != 0 {
+		t.Errorf("%+v of %d", counters, sent)
 	}
 }
 
