@@ -19,8 +19,8 @@ type GenerateOptions struct {
 }
 
 const (
-	// deadlineGrace is how much longer than the coordinator, which says more, the client waits.
-	deadlineGrace = time.Second
+	// deadlineGrace is how much longer than the coordinator, which says more, the client waits: as long as it may be silent.
+	deadlineGrace = SilenceLimit
 	// resubmitPause lies between two submissions.
 	resubmitPause = 250 * time.Millisecond
 	// fruitlessLimit is how many coordinators in a row may take a request and be lost without a new token: it may be the request's fault.

@@ -28,11 +28,11 @@ type LaneOffer struct {
 }
 
 const (
-	laneHead      = 4               // bytes in front of a frame
-	laneBuffer    = 64 << 10        // bytes that are read ahead; more is taken only as it arrives
-	laneHello     = 4 << 10         // bytes of a frame before the handshake is done
-	laneHandshake = 2 * time.Second // for dialing and both sides' words
-	maxLanes      = 16              // connections of one worker
+	laneHead      = 4                // bytes in front of a frame
+	laneBuffer    = 64 << 10         // bytes that are read ahead; more is taken only as it arrives
+	laneHello     = 4 << 10          // bytes of a frame before the handshake is done
+	laneHandshake = 2 * SilenceLimit // for dialing and both sides' words: it is tried once, and either side may have far more to do than CPUs
+	maxLanes      = 16               // connections of one worker
 )
 
 // errLane says that a lane is broken, not the message.

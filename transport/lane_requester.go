@@ -79,14 +79,19 @@ func (r *Requester) openLane(ctx context.Context, to *route, instance string, of
 		return nil, errors.New("it runs on another host")
 	}
 	deadline := time.Now().Add(laneHandshake)
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+	dialing, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	conn, err := dialLane(ctx, offer.Address)
+	conn, err := dialLane(dialing, offer.Address)
 	if err != nil {
 		return nil, err
 	}
 	l := newLane(conn, newReceiver(&r.malformed))
-	if err := l.greet(deadline, &hello{secret: offer.Secret, worker: to.worker, instance: instance, reply: to.reply}); err != nil {
+	stop := context.AfterFunc(ctx, l.close) // a coordinator that ends must not wait for a worker that hangs
+	err = l.greet(deadline, &hello{secret: offer.Secret, worker: to.worker, instance: instance, reply: to.reply})
+	if !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
 		l.close()
 		return nil, err
 	}

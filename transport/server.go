@@ -30,8 +30,9 @@ type Server struct {
 const (
 	defaultMaxPayload = 8 << 20
 	minMaxPayload     = 4 << 10
-	startTimeout      = 30 * time.Second // takes milliseconds, but 10 s were once too few on a machine with far more to do than CPUs
+	startTimeout      = time.Minute // takes milliseconds, but 10 s were once too few on a machine with far more to do than CPUs
 	writeDeadline     = 10 * time.Second
+	authLimit         = 10 * time.Second // longer than connectAttempt, after which clients try again: they say it, not the server
 	// A receiver that is slower than its sender may have this many bytes waiting in the server before it is cut off.
 	maxPending = 2 << 30
 )
@@ -60,6 +61,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 		MaxPayload:    int32(o.MaxPayload),
 		MaxPending:    maxPending,
 		WriteDeadline: writeDeadline,
+		AuthTimeout:   authLimit.Seconds(),
 		JetStream:     o.StoreDir != "",
 		StoreDir:      o.StoreDir,
 		NoSigs:        true,
