@@ -113,7 +113,12 @@ func TestCoordinatorSilence(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "the own coordinator's work", fresh)
-	// The handler is told of every coordinator.
+	// The handler is told of every coordinator, after the clock.
+	waitFor(t, "all beats", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.beats) >= 3
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	want := []CoordinatorBeat{{Instance: "other", Term: 4, Epoch: 9}, {Instance: "other", Term: 4, Epoch: 9}, {Instance: "mine", Term: 4, Epoch: 9}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -101,6 +102,7 @@ func clustered(t testing.TB, n int) []*server.Options {
 // fleet is a coordinator's end and two workers, on servers that come and go.
 type fleet struct {
 	t         *testing.T
+	conns     []*Conn
 	requester *Requester
 	exchange  *Exchange
 	beats     chan string
@@ -108,7 +110,8 @@ type fleet struct {
 	mu       sync.Mutex
 	computed map[uint64]int
 	unsent   map[uint64]bool
-	givenUp  map[uint64]bool // requests that ended without a result; only ask uses it
+	ended    map[uint64]bool // requests that were answered or given up; only ask uses it
+	patience time.Duration   // how long ask waits for an answer; it doubles with each that does not come
 }
 
 var fleetWorkers = []string{"w0", "w1"}
@@ -116,15 +119,16 @@ var fleetWorkers = []string{"w0", "w1"}
 // newFleet connects the coordinator to one list of servers and the workers to another.
 func newFleet(t *testing.T, near, far string) *fleet {
 	t.Helper()
+	f := &fleet{t: t, beats: make(chan string, 1000), computed: map[uint64]int{}, unsent: map[uint64]bool{}, ended: map[uint64]bool{}}
 	open := func(list string) *Conn {
 		c, err := Connect(testContext(t), ConnectOptions{URL: list, Cluster: "c", Name: t.Name()})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(c.Close)
+		f.conns = append(f.conns, c)
 		return c
 	}
-	f := &fleet{t: t, beats: make(chan string, 1000), computed: map[uint64]int{}, unsent: map[uint64]bool{}, givenUp: map[uint64]bool{}}
 	f.requester = newTestRequester(t, open(near), "c")
 	f.exchange = f.requester.NewExchange(4)
 	stop, err := f.requester.SubscribeBeats(func(b *Beat) {
@@ -161,7 +165,7 @@ func newFleet(t *testing.T, near, far string) *fleet {
 	return f
 }
 
-// ask sends work of several parts and says whether it was answered, rightly, within a second.
+// ask sends work of several parts and says whether it was answered, rightly, in time.
 func (f *fleet) ask(worker string) bool {
 	f.t.Helper()
 	w := testWork(f.exchange.NextRequest(), 40, 2048, true) // larger than max_payload
@@ -171,25 +175,27 @@ func (f *fleet) ask(worker string) bool {
 		f.unsent[w.Request] = true
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), f.patience)
 	defer cancel()
 	for {
 		r, ok := f.exchange.Receive(ctx, nil)
 		switch {
 		case !ok:
 			f.exchange.Forget(w.Request)
-			f.givenUp[w.Request] = true
+			f.ended[w.Request] = true
+			f.patience *= 2 // it was lost, or the machine has far more to do than CPUs
 			return false
-		case f.givenUp[r.Request]: // it had come already
+		case f.ended[r.Request]: // it had come already, or is progress that another goroutine read before the result
 			continue
 		case f.unsent[r.Request] && r.Err != nil: // of the parts that were sent before the one that could not be
 			continue
 		case r.Request != w.Request:
 			f.t.Fatalf("an answer to request %d came to %d", r.Request, w.Request)
 		case r.Err != nil:
-			f.givenUp[w.Request] = true
+			f.ended[w.Request] = true
 			return false
 		case r.Result != nil:
+			f.ended[w.Request] = true
 			want := sumOf(w)
 			for i, v := range r.Result.Sum {
 				if v != want.Sum[i] {
@@ -204,6 +210,7 @@ func (f *fleet) ask(worker string) bool {
 // recovers waits until both workers answer and beat.
 func (f *fleet) recovers(what string) {
 	f.t.Helper()
+	f.patience = time.Second
 	for _, id := range fleetWorkers {
 		waitFor(f.t, id+" answers after "+what, func() bool { return f.ask(id) })
 	}
@@ -240,6 +247,7 @@ func TestExternalServers(t *testing.T) {
 		for _, i := range which {
 			e.stop(i)
 		}
+		f.patience = time.Second
 		f.ask("w0") // lost, unless other servers carry it
 		f.ask("w1")
 		for _, i := range which {
@@ -279,6 +287,9 @@ func TestExternalServers(t *testing.T) {
 		first, _, _ := strings.Cut(e.url(), ",")
 		f := newFleet(t, first, first)
 		f.recovers("the start")
+		waitFor(t, "all know the others", func() bool {
+			return !slices.ContainsFunc(f.conns, func(c *Conn) bool { return len(c.nats.DiscoveredServers()) != 2 })
+		})
 		e.stop(0)
 		f.recovers("the end of the named one")
 		f.nothingStale()
@@ -334,7 +345,8 @@ func TestConnectionLost(t *testing.T) {
 		t.Fatalf("%+v", r)
 	}
 	e.start(0)
-	waitFor(t, "connected", func() bool { return near.nats.IsConnected() && far.nats.IsConnected() })
+	back := func(c *Conn) bool { return c.nats.IsConnected() && c.nats.Stats().Reconnects > 0 } // the far one may notice the loss late
+	waitFor(t, "connected again", func() bool { return back(near) && back(far) })
 	close(release) // the answer to request 1 comes now
 	flush(t, far)
 	if err := x.Send("w0", testWork(2, 1, 8, true)); err != nil {

@@ -79,8 +79,8 @@ func TestGenerateGoesOn(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	// The third time the coordinator that failed before is passed over at first.
-	if len(given) != 3 || !slices.Equal(given[0], []int32{0, 1, 2}) || !slices.Equal(given[1], []int32{0, 1, 2, 3, 4}) || !slices.Equal(given[2], given[1]) {
+	// The third time the coordinator that failed before is passed over at first: it may begin before it hears that.
+	if n := len(given); n < 2 || n > 3 || !slices.Equal(given[0], []int32{0, 1, 2}) || !slices.Equal(given[1], []int32{0, 1, 2, 3, 4}) || !slices.Equal(given[n-1], given[1]) {
 		t.Errorf("given %v", given)
 	}
 	if len(lost) != 2 || lost[0] != ErrStopping.Error() || lost[1] != "no longer the leader" {
@@ -97,7 +97,7 @@ func TestGenerateGivesUp(t *testing.T) {
 			_ = emit(&GenerateEvent{Done: true, FinishReason: "error", Error: "crashed", Retry: true})
 		})
 	}
-	_, err := Generate(testContext(t), connect(t, s, false), "c", &GenerateRequest{}, GenerateOptions{}, func(*GenerateEvent) error { return nil })
+	_, err := Generate(testContext(t), connect(t, s, false), "c", &GenerateRequest{}, GenerateOptions{Wait: testDeadline}, func(*GenerateEvent) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "crashed") || !strings.Contains(err.Error(), "in a row") {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestGenerateDeadline(t *testing.T) {
 		<-ctx.Done()
 		_ = emit(&GenerateEvent{Done: true, FinishReason: "error", Error: context.Cause(ctx).Error() + " after 7 tokens"})
 	})
-	_, err := Generate(testContext(t), client, "c", &GenerateRequest{}, GenerateOptions{Timeout: 10 * time.Millisecond}, nothing)
+	_, err := Generate(testContext(t), client, "c", &GenerateRequest{}, GenerateOptions{Timeout: time.Second, Wait: testDeadline}, nothing)
 	var answer *GenerateError
 	if !errors.As(err, &answer) || !strings.Contains(answer.Message, "deadline") || !strings.Contains(answer.Message, "after 7 tokens") {
 		t.Fatal(err)

@@ -15,13 +15,17 @@ import (
 
 type serveFunc = GenerateFunc
 
-// generate asks without waiting for a coordinator.
+// generate asks a coordinator that is there, however late it answers.
 func generate(ctx context.Context, c *Conn, cluster string, q *GenerateRequest, event func(*GenerateEvent) error) error {
-	_, err := Generate(ctx, c, cluster, q, GenerateOptions{}, event)
+	_, err := Generate(ctx, c, cluster, q, GenerateOptions{Wait: testDeadline}, event)
 	return err
 }
 
 func startGenerate(t *testing.T, c *Conn, serve serveFunc) (stop func()) {
+	return serveGenerate(t, c, serve).Stop
+}
+
+func serveGenerate(t *testing.T, c *Conn, serve serveFunc) *Service {
 	t.Helper()
 	s, err := Serve(c, ServiceOptions{Cluster: "c", Instance: randomHex(8)})
 	if err != nil {
@@ -32,7 +36,7 @@ func startGenerate(t *testing.T, c *Conn, serve serveFunc) (stop func()) {
 		t.Fatal(err)
 	}
 	flush(t, c)
-	return s.Stop
+	return s
 }
 
 // TestGenerate: request and events arrive whole and in order, also in parts.
@@ -60,7 +64,7 @@ func TestGenerate(t *testing.T) {
 		Temperature: 0.5, TopK: 3, TopP: 0.9, MinP: 0.1, Seed: 1 << 60, Stop: []string{"x", ""}, IgnoreEOS: true,
 		Generated: []int32{7, 8}, ExpertBudget: "count=3", Timeout: time.Hour}
 	var seen []*GenerateEvent
-	resubmissions, err := Generate(testContext(t), connect(t, s, false), "c", q, GenerateOptions{Timeout: q.Timeout}, func(e *GenerateEvent) error {
+	resubmissions, err := Generate(testContext(t), connect(t, s, false), "c", q, GenerateOptions{Timeout: q.Timeout, Wait: testDeadline}, func(e *GenerateEvent) error {
 		seen = append(seen, e)
 		return nil
 	})
@@ -85,7 +89,7 @@ func TestGenerateErrors(t *testing.T) {
 	s := startServer(t, ServerOptions{})
 	client := connect(t, s, false)
 	ignore := func(*GenerateEvent) error { return nil }
-	if err := generate(testContext(t), client, "c", &GenerateRequest{}, ignore); !errors.Is(err, ErrNoCoordinator) {
+	if _, err := Generate(testContext(t), client, "c", &GenerateRequest{}, GenerateOptions{}, ignore); !errors.Is(err, ErrNoCoordinator) {
 		t.Fatal(err)
 	}
 	if err := generate(testContext(t), client, "no.name", &GenerateRequest{}, ignore); err == nil {
@@ -251,7 +255,7 @@ func TestGenerateQueue(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
 	causes, started := make(chan error, 4), make(chan struct{}, 4)
-	stop := startGenerate(t, connect(t, s, true), waitsForEnd(causes, started))
+	service := serveGenerate(t, connect(t, s, true), waitsForEnd(causes, started))
 	client := connect(t, s, false)
 	answers, lost := make(chan error, maxQueuedGenerate+2), make(chan error, maxQueuedGenerate+2)
 	errEnough := errors.New("enough")
@@ -259,28 +263,37 @@ func TestGenerateQueue(t *testing.T) {
 	var clients sync.WaitGroup
 	ask := func() {
 		clients.Go(func() {
-			_, err := Generate(ctx, client, "c", &GenerateRequest{}, GenerateOptions{Lost: func(why error, _ int) { lost <- why }},
+			_, err := Generate(ctx, client, "c", &GenerateRequest{}, GenerateOptions{Wait: testDeadline, Lost: func(why error, _ int) { lost <- why }},
 				func(*GenerateEvent) error { return nil })
 			answers <- err
 		})
 	}
 	ask()
 	<-started
-	for range maxQueuedGenerate + 1 {
+	for i := range maxQueuedGenerate { // one after the other: of so many at once the last would be answered late
 		ask()
+		waitFor(t, "the next one waits", func() bool { return service.Counters().Waiting > i })
 	}
+	ask()
 	var full *GenerateError
 	if err := <-answers; !errors.As(err, &full) || !strings.Contains(full.Message, fmt.Sprint(maxQueuedGenerate)) {
 		t.Fatal(err)
 	}
-	stop()
-	stop()
+	service.Stop()
+	service.Stop()
 	if cause := <-causes; !errors.Is(cause, ErrStopping) {
 		t.Fatal(cause)
 	}
-	for i := range maxQueuedGenerate + 1 {
-		if why := <-lost; why.Error() != ErrStopping.Error() {
-			t.Errorf("answer %d was lost: %v", i, why)
+	for range maxQueuedGenerate + 1 {
+		select {
+		case why := <-lost:
+			if why.Error() != ErrStopping.Error() {
+				t.Errorf("an answer was lost: %v", why)
+			}
+		case err := <-answers: // of one that came after a request that was sent twice, since its answer was late
+			if !errors.As(err, &full) {
+				t.Error(err)
+			}
 		}
 	}
 	cancel(errEnough)

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moepool/moepool/kernels"
 	"go.uber.org/goleak"
+
+	"github.com/moepool/moepool/internal/leaks"
+	"github.com/moepool/moepool/kernels"
 )
 
 func TestMain(m *testing.M) {
@@ -21,11 +23,11 @@ func TestMain(m *testing.M) {
 	}
 	// An object's Put of nats.go v1.55.0 that ends before the goroutine that it began is scheduled takes its channel away, and it waits on nil for
 	// ever.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	leaks.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
 // testDeadline is only for tests that fail.
-const testDeadline = 30 * time.Second
+const testDeadline = 2 * time.Minute
 
 func testContext(t testing.TB) context.Context {
 	t.Helper()
