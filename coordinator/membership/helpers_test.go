@@ -13,7 +13,7 @@ import (
 	"github.com/moepool/moepool/transport"
 )
 
-const testDeadline = 30 * time.Second
+const testDeadline = 2 * time.Minute
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
@@ -102,6 +102,20 @@ func waitFor(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// lastBeat is the note in the last beat of a fakeWorker that was stopped.
+const lastBeat = "the last beat"
+
+// stopped stops a worker and waits until no beat of it is under way any more: one that came later would bring it back.
+func (c *coordinator) stopped(t *testing.T, w *fakeWorker) {
+	t.Helper()
+	w.stop()
+	waitFor(t, "the last beat", func() bool {
+		return slices.ContainsFunc(c.Workers(), func(b transport.Beat) bool {
+			return b.Instance == w.beat.Instance && slices.Contains(b.Notes, lastBeat)
+		})
+	})
+}
+
 // fakeWorker beats as a worker does, and loads in an instant unless it is told to hold.
 type fakeWorker struct {
 	responder *transport.Responder
@@ -148,6 +162,11 @@ func startWorker(t *testing.T, s *transport.Server, id, instance string, change 
 			select {
 			case <-tick.C:
 			case <-end:
+				w.mu.Lock()
+				b := w.beat
+				w.mu.Unlock()
+				b.Notes = []string{lastBeat}
+				_ = w.responder.Beat(&b)
 				return
 			}
 		}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/moepool/moepool/coordinator/dispatch"
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/transport"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 var _ dispatch.Members = (*Members)(nil)
 

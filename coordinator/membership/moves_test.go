@@ -134,7 +134,7 @@ func TestRestartedWorker(t *testing.T) {
 	c := startCoordinator(t, s, "me")
 	workers := begin(t, s, c, "w0", "w1")
 	plan := c.Plan()
-	workers["w1"].stop()
+	c.stopped(t, workers["w1"])
 	c.Unreachable("w1")
 	if c.Lost("w1") == nil || c.Covered() || c.Lost("w0") != nil {
 		t.Fatal("after the end of w1")
@@ -157,7 +157,7 @@ func TestUncovered(t *testing.T) {
 	s := startServer(t)
 	c := startCoordinator(t, s, "me")
 	workers := begin(t, s, c, "w0", "w1")
-	workers["w1"].stop()
+	c.stopped(t, workers["w1"])
 	c.Unreachable("w1")
 	c.Uncovered(1, []uint32{1, 3})
 	waitFor(t, "w0 has everything", func() bool { return c.Covered() })
@@ -216,9 +216,7 @@ func TestAskedBeforeActive(t *testing.T) {
 		t.Fatal(d)
 	}
 	for _, want := range []string{"placement 1 can't be committed yet: there is no quorum", "placement 1 is given up: the placement is refused"} {
-		if !c.heard(want) {
-			t.Errorf("not said: %s", want)
-		}
+		waitFor(t, want, func() bool { return c.heard(want) })
 	}
 }
 
@@ -257,8 +255,11 @@ func TestStatus(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := startCoordinator(t, s, "me")
-	startWorker(t, s, "odd", "i-odd", func(w *fakeWorker) { w.beat.Identity.Format = "bf16" })
-	waitFor(t, "odd is refused", func() bool { return c.heard("worker odd is refused") })
+	odd := startWorker(t, s, "odd", "i-odd", func(w *fakeWorker) { w.beat.Identity.Format = "bf16" })
+	waitFor(t, "odd is refused", func() bool {
+		return c.heard("worker odd is refused") && odd.toldRefusal("format: coordinator q8, worker odd bf16")
+	})
+	odd.stop() // or it would be refused again every five seconds
 	c.mu.Lock()
 	c.said = nil
 	c.mu.Unlock()
