@@ -12,6 +12,7 @@ import (
 // docs/coordinators.md). Run it with -benchtime 20x.
 func BenchmarkTakeover(b *testing.B) {
 	g := newCoordinators(b)
+	g.heartbeat = 0
 	g.start("a", "b", "c")
 	g.worker("w0")
 	leader, term := g.leader(0)
