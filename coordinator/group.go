@@ -30,8 +30,8 @@ type Front interface {
 }
 
 const (
-	retryPause     = time.Second     // before a lead that failed is tried again
-	transferLimit  = 3 * time.Second // of giving the lead away
+	retryPause     = time.Second      // before a lead that failed is tried again
+	transferLimit  = 10 * time.Second // of giving the lead away: an election takes milliseconds, unless the others' machines or disks are busy
 	healthInterval = time.Second
 	healthLimit    = 3  // intervals in a row without an answer of NATS, after which another one shall lead
 	healthPatience = 12 // the same if NATS has not answered in this term: it is probably down for all

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"encoding/hex"
+	"time"
 
 	"github.com/moepool/moepool/coordinator/cluster"
 )
@@ -29,13 +30,16 @@ type PeerStatus struct {
 	Votes   bool   `json:"votes"`
 }
 
+// verifyLimit is how long a leader waits for the majority's word that it still leads.
+const verifyLimit = 3 * time.Second
+
 // Group gives the group's status, which a majority is asked for at a leader; nil if this coordinator is not one of a group.
 func (c *Coordinator) Group(ctx context.Context) (*GroupStatus, error) {
 	node := c.group.Load()
 	if node == nil {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, transferLimit)
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
 	defer cancel()
 	verified := node.Verify(ctx) == nil
 	peers, err := node.Peers()
