@@ -72,7 +72,7 @@ func Serve(c *Conn, o ServiceOptions) (*Service, error) {
 }
 
 // subscribeLimit is how long Generate waits for the server to know what it subscribed to.
-const subscribeLimit = time.Second
+const subscribeLimit = 5 * time.Second
 
 // Generate answers requests from now on; it is called once.
 func (s *Service) Generate(serve GenerateFunc) error {
