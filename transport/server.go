@@ -30,7 +30,7 @@ type Server struct {
 const (
 	defaultMaxPayload = 8 << 20
 	minMaxPayload     = 4 << 10
-	startTimeout      = time.Minute // takes milliseconds, but 10 s were once too few on a machine with far more to do than CPUs
+	startTimeout      = time.Minute // takes milliseconds
 	writeDeadline     = 10 * time.Second
 	authLimit         = 10 * time.Second // longer than connectAttempt, after which clients try again: they say it, not the server
 	// A receiver that is slower than its sender may have this many bytes waiting in the server before it is cut off.
@@ -73,19 +73,27 @@ func StartServer(o ServerOptions) (*Server, error) {
 	log := &serverLog{log: o.Log}
 	s.SetLoggerV2(log, false, false, false)
 	go s.Start()
-	reason := fmt.Sprintf("not ready within %s", startTimeout)
-	for end := time.Now().Add(startTimeout); time.Now().Before(end) && !s.ReadyForConnections(100*time.Millisecond); {
-		if fatal := log.fatal(); fatal != "" {
-			reason = fatal
-			break
-		}
-	}
-	if !s.ReadyForConnections(time.Millisecond) {
+	if problem := awaitStart(s.ReadyForConnections, log.fatal); problem != "" {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, fmt.Errorf("NATS server on %s: %s", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), reason)
+		return nil, fmt.Errorf("NATS server on %s: %s", net.JoinHostPort(host, strconv.Itoa(max(port, 0))), problem)
 	}
 	return &Server{nats: s, token: o.Token}, nil
+}
+
+// awaitStart waits until the server is ready, which it asks for some time at once, or has said what is fatal; it gives what is wrong, "" if
+// nothing is. A yes is final: asked again, a server that is ready says no if the question's time passes before it has looked (ReadyForConnections
+// looks at the clock first), as happens within a millisecond on a machine with far more to do than CPUs.
+func awaitStart(ready func(time.Duration) bool, fatal func() string) (problem string) {
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
+		if ready(100 * time.Millisecond) {
+			return ""
+		}
+		if problem := fatal(); problem != "" {
+			return problem
+		}
+	}
+	return fmt.Sprintf("not ready within %s", startTimeout)
 }
 
 // URL is nats://host:port, without the token.
