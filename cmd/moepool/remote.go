@@ -19,9 +19,10 @@ import (
 
 const (
 	// connectLimit is how long a client waits for NATS.
-	connectLimit = 5 * time.Second
-	// coordinatorLimit is how long a client waits for a coordinator when none has answered yet: a group may be choosing its leader.
-	coordinatorLimit = 5 * time.Second
+	connectLimit = 15 * time.Second
+	// coordinatorLimit is how long a client waits for a coordinator when none has answered yet: a group may be choosing its leader,
+	// more than once where its hosts have far more to do than CPUs.
+	coordinatorLimit = 15 * time.Second
 )
 
 // connect reaches NATS as a client.
