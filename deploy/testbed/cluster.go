@@ -16,6 +16,7 @@ const (
 	metricsPort = ":9464"
 	raftPort    = ":7000"
 	stopLimit   = 5 * time.Second
+	readyLimit  = 3 * time.Minute // takes a second or two; many processes may want the same CPUs
 )
 
 // Seat is where a worker belongs.
@@ -86,7 +87,7 @@ func StartCluster(o Options) (c *Cluster, err error) {
 			return c, err
 		}
 	}
-	return c, c.waitReady(30 * time.Second)
+	return c, c.waitReady(readyLimit)
 }
 
 func (c *Cluster) natsAddress() string { return c.Network.Address("h1") + natsPort }
@@ -180,7 +181,7 @@ func (c *Cluster) client(host string, tokens int, form string) *exec.Cmd {
 
 // Undisturbed is the answer of `moepool run`, all on one host.
 func Undisturbed(n *Network, binary string, tokens int) (*Answer, error) {
-	return run(n.Command("switch", binary, "run", "--json", "--quiet", "--arena-dir", "none", "--max-tokens", strconv.Itoa(tokens), Prompt), time.Minute)
+	return run(n.Command("switch", binary, "run", "--json", "--quiet", "--arena-dir", "none", "--max-tokens", strconv.Itoa(tokens), Prompt), readyLimit)
 }
 
 // Logs are what all processes said.

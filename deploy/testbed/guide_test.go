@@ -7,10 +7,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// blockLimit is for one block of the guide: some compile programs first.
+const blockLimit = 10 * time.Minute
 
 // copier stands in for scp between the hosts' folders: scp [-r] FILE... HOST:[DIR].
 const copier = `#!/bin/bash
@@ -66,7 +72,7 @@ func TestGuide(t *testing.T) {
 }
 
 func (b *Block) run(network *Network, homes, bin string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), blockLimit)
 	defer cancel()
 	prepared := network.Command(b.Host, "bash", "-euo", "pipefail", "-c", b.Script)
 	cmd := exec.CommandContext(ctx, prepared.Path, prepared.Args[1:]...)
@@ -80,23 +86,51 @@ func (b *Block) run(network *Network, homes, bin string) (string, error) {
 	return out.String(), err
 }
 
-// endAll ends what the guide left running: the processes whose ids it wrote down.
+// endAll ends what the guide left running, the processes whose ids it wrote down, and waits for their end: until then they write into their folders.
 func endAll(t *testing.T, homes string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(homes, "*", "*.pid"))
 	if err != nil {
 		t.Error(err)
 	}
-	for _, signal := range []string{"-TERM", "-KILL"} {
-		for _, file := range files {
-			id, err := os.ReadFile(file)
-			if err != nil {
-				t.Error(err)
-			}
-			_ = exec.Command("kill", signal, strings.TrimSpace(string(id))).Run() // it may have ended
+	var running []int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Error(err)
+			continue
 		}
-		time.Sleep(500 * time.Millisecond)
+		id, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		running = append(running, id)
 	}
+	for _, end := range []struct {
+		signal syscall.Signal
+		limit  time.Duration
+	}{{syscall.SIGTERM, stopLimit}, {syscall.SIGKILL, patience}} {
+		for _, id := range running {
+			_ = syscall.Kill(id, end.signal) // it may have ended
+		}
+		for deadline := time.Now().Add(end.limit); len(running) > 0 && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			running = slices.DeleteFunc(running, ended)
+		}
+	}
+	if len(running) > 0 {
+		t.Errorf("processes %v of the guide don't end", running)
+	}
+}
+
+// ended says whether a process has ended, though nobody may have asked for its exit code yet.
+func ended(id int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", id))
+	if err != nil {
+		return true
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // PID (NAME) STATE ...
+	return strings.HasPrefix(after, "Z") || strings.HasPrefix(after, "X")
 }
 
 func logs(homes string) (text string) {

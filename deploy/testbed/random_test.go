@@ -114,7 +114,7 @@ func TestRandomFaults(t *testing.T) {
 			}
 			failed <- nil
 		}()
-		a, err := b.Ask("h4", tokens, 90*time.Second)
+		a, err := b.Ask("h4", tokens, patience)
 		close(answered)
 		wrong := <-failed
 		switch {
@@ -128,7 +128,7 @@ func TestRandomFaults(t *testing.T) {
 		}
 		longest = max(longest, a.Took)
 		t.Logf("schedule %d: %.1f s (%s)", n, a.Took.Seconds(), strings.Join(text, "; "))
-		if err := b.waitReady(30 * time.Second); err != nil {
+		if err := b.waitReady(readyLimit); err != nil {
 			t.Fatalf("seed %d, schedule %d (%s): afterwards: %v", *seed, n, strings.Join(text, "; "), err)
 		}
 	}
