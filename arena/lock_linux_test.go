@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // holdFolder is the other process of TestLock: it holds the folder until its stdin ends.
@@ -21,6 +23,28 @@ func holdFolder(dir string) error {
 	fmt.Println("held")
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 	return s.Close()
+}
+
+// TestUnlockedAtOnce: a folder is free when its store is closed, even while a process is being started: until its exec a child has the
+// descriptors of its parent, and with them the lock.
+func TestUnlockedAtOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := OpenStore(Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := unix.FcntlInt(uintptr(s.lock.(realFile)), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(child)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s := openStore(t, Options{Dir: dir}); s.Dir() != dir {
+		t.Errorf("folder %q", s.Dir())
+	}
 }
 
 // Not parallel, like all tests here that start processes: between fork and exec a child holds the locks of others' folders.

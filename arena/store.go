@@ -174,7 +174,8 @@ func (s *Store) Close() error {
 		errs = append(errs, a.close())
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.close())
+		// Closing alone releases it later, if this process is starting another one: until its exec a child has all descriptors.
+		errs = append(errs, s.lock.unlock(), s.lock.close())
 	}
 	return errors.Join(errs...)
 }

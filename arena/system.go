@@ -41,5 +41,6 @@ type file interface {
 	// mapShared maps a part of the file for reading. hugeReads: a fault reads a whole huge page.
 	mapShared(offset, bytes int64) (data []byte, hugeReads bool, err error)
 	lock() (bool, error) // false: another holds it
+	unlock() error
 	close() error
 }

@@ -339,4 +339,8 @@ func (f realFile) lock() (bool, error) {
 	return err == nil, err
 }
 
+func (f realFile) unlock() error {
+	return retry(func() error { return unix.Flock(int(f), unix.LOCK_UN) })
+}
+
 func (f realFile) close() error { return unix.Close(int(f)) }
