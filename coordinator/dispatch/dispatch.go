@@ -178,7 +178,7 @@ func (d *Dispatcher) Compute(ctx context.Context, call *engine.ExpertCall) (engi
 			hidden, len(call.Choices), len(call.RowErr), len(call.Sum))
 	}
 	d.failedBy = d.failedBy[:0]
-	if err := d.see(); err != nil {
+	if err := d.see(time.Now()); err != nil {
 		return engine.ExpertStats{}, err
 	}
 	if layer := d.view.owners.layers[call.Layer]; layer != nil {
@@ -197,11 +197,11 @@ func (d *Dispatcher) Compute(ctx context.Context, call *engine.ExpertCall) (engi
 }
 
 // see takes a new view of the cluster if something has changed.
-func (d *Dispatcher) see() error {
+func (d *Dispatcher) see(now time.Time) error {
 	select {
 	case <-d.changed:
 	default:
-		if d.view != nil && !d.stale && (d.recheck.IsZero() || time.Now().Before(d.recheck)) {
+		if d.view != nil && !d.stale && (d.recheck.IsZero() || now.Before(d.recheck)) {
 			return nil
 		}
 	}
@@ -220,7 +220,7 @@ func (d *Dispatcher) see() error {
 			return err
 		}
 	}
-	d.view = d.newView(known, time.Now())
+	d.view = d.newView(known, now)
 	return nil
 }
 

@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"time"
+
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/transport"
@@ -28,5 +30,5 @@ func (d *Dispatcher) drop(call *engine.ExpertCall, stats *engine.ExpertStats) {
 		}
 	}
 	d.failedBy = d.failedBy[:0]
-	d.look()
+	d.look(time.Now())
 }

@@ -146,7 +146,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// impostor replaces a worker by a process that answers each message by itself; nil is what a stopped process does: nothing.
+// impostor replaces a worker by a process that answers each work by itself; nil is what a stopped process does: nothing. Like such a process
+// it still has its subscriptions, so that probes find it.
 func (b *bench) impostor(t *testing.T, i int, answer func(m *nats.Msg)) {
 	t.Helper()
 	b.responders[i].Close()
@@ -155,13 +156,15 @@ func (b *bench) impostor(t *testing.T, i int, answer func(m *nats.Msg)) {
 		t.Fatal(err)
 	}
 	t.Cleanup(raw.Close)
-	_, err = raw.Subscribe("moe.c.work."+b.workers[i].id, func(m *nats.Msg) {
-		if answer != nil {
-			answer(m)
+	for kind, answer := range map[string]func(m *nats.Msg){"work": answer, "ctl": nil} {
+		_, err = raw.Subscribe("moe.c."+kind+"."+b.workers[i].id, func(m *nats.Msg) {
+			if answer != nil {
+				answer(m)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	if err := raw.Flush(); err != nil {
 		t.Fatal(err)

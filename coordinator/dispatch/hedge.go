@@ -12,10 +12,11 @@ func (j *job) hedge() {
 			j.rankAll()
 			ranked = true
 		}
-		a.hedgeAfter = 0
 		if !j.takesAll(a, good, a.worker) {
+			a.hedgeAfter = 2 * a.age // others may be good by then
 			continue
 		}
+		a.hedgeAfter = 0
 		j.toBest(j.call, a, good, a.worker)
 		for _, h := range j.made {
 			h.rival, h.number = a, a.number

@@ -146,6 +146,25 @@ func TestHedge(t *testing.T) {
 		t.Fatalf("%+v", d.stats)
 	}
 
+	avoid := func(workers ...int) {
+		d.look(testView(t, d.roster, d.view.owners.plan, nil, workers))
+	}
+	d = newDrive(t, 3, 2, nil) // w2 is to be avoided when w1 is late: it is asked when it is well again
+	d.expect("send w0 4", "send w1 4", "send w2 4")
+	d.answer("w0", "w2")
+	d.expect("add w0", "add w2")
+	avoid(2)
+	d.elapsed(100 * time.Millisecond)
+	d.expect()
+	avoid()
+	d.elapsed(99 * time.Millisecond)
+	d.expect()
+	d.elapsed(time.Millisecond)
+	d.expect("send w2 4")
+	d.answer("w2")
+	d.expect("add w2", "late w1", "forget w1")
+	d.end(done)
+
 	d = begin() // the hedge fails: the first one is waited for, and not hedged again
 	d.answer("w0")
 	d.refused(d.of("w2"), noWorker)

@@ -28,8 +28,7 @@ func (d *Dispatcher) run(ctx context.Context, call *engine.ExpertCall, stats *en
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		default:
-			d.look() // before time decides
-			d.elapse()
+			d.pass()
 			d.probe()
 			d.tell()
 		}
@@ -47,9 +46,16 @@ func (d *Dispatcher) clock() <-chan time.Time {
 	return d.timer.C
 }
 
-// elapse lets the job see the time that has passed. A process that was stopped for a while doesn't blame its workers for that.
-func (d *Dispatcher) elapse() {
+// pass looks at the cluster and at the time of one moment. The cluster comes first: time decides by what is known of the workers, and a
+// worker whose end is waited for no longer has been told of as unreachable.
+func (d *Dispatcher) pass() {
 	now := time.Now()
+	d.look(now)
+	d.elapse(now)
+}
+
+// elapse lets the job see the time that has passed. A process that was stopped for a while doesn't blame its workers for that.
+func (d *Dispatcher) elapse(now time.Time) {
 	if d.last.IsZero() {
 		d.last = now
 	}
@@ -60,9 +66,9 @@ func (d *Dispatcher) elapse() {
 }
 
 // look gives the job another view of the cluster if something has changed.
-func (d *Dispatcher) look() {
+func (d *Dispatcher) look(now time.Time) {
 	before := d.view
-	if d.see() != nil {
+	if d.see(now) != nil {
 		d.view = before // there is nothing better
 	}
 	if d.view != before {
@@ -162,20 +168,19 @@ func (d *Dispatcher) take(reply *transport.Reply) {
 		return
 	}
 	if reply.Err != nil {
-		d.elapse() // so that the job knows when it was
+		d.pass() // so that the job knows when it was; and it may be about another plan
 	}
 	switch r := reply.Result; {
 	case errors.Is(reply.Err, transport.ErrNoWorker):
 		if h := &d.health[a.worker]; h.gone.IsZero() {
-			h.gone = time.Now()
+			h.gone = d.last
 		}
 		d.stale = true
 		d.job.refused(a, failure{reply.Err.Error(), reply.Err})
-		d.look()
+		d.look(d.last)
 	case errors.Is(reply.Err, transport.ErrConnectionLost):
 		d.job.refused(a, failure{reply.Err.Error(), &connectionError{reply.Err}})
 	case reply.Err != nil:
-		d.look() // it may be about another plan
 		d.job.refused(a, failure{reason(reply.Err), reply.Err})
 	case r == nil:
 		d.job.progressed(a)
