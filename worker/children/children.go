@@ -70,8 +70,9 @@ type Group struct {
 // lastLines is how many lines of a child are kept for its Exit.
 const lastLines = 20
 
-// outputGrace is how long Wait waits for the output of an ended child (something that it started may hold the pipe open).
-const outputGrace = 500 * time.Millisecond
+// outputGrace is how long Wait waits for the output of an ended child (something that it started may hold the pipe open). Its last words are in
+// the pipe by then, but on a busy machine, or with a slow log, it takes a while until they are read.
+const outputGrace = 10 * time.Second
 
 // Start starts all processes, or none: if one can't be started the others are stopped. When ctx ends the children are told to
 // end as by Stop(DefaultStopTimeout). The caller calls Stop in any case.

@@ -101,10 +101,13 @@ func child(id, act, dir string) Worker {
 		actEnv + "=" + act, "CHILDREN_TEST_DIR=" + dir, "CHILDREN_TEST_NAME=" + id}}
 }
 
-// eventually waits for a condition that another process brings about; the deadline only bounds a failing test.
+// patience bounds a failing test only.
+const patience = 2 * time.Minute
+
+// eventually waits for a condition that another process brings about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
@@ -126,14 +129,35 @@ func pidOf(t *testing.T, dir, name string) int {
 	return pid
 }
 
-// gone says whether a process ended: no entry in /proc, or a zombie that nobody reaps (PID 1 of a container may not).
-func gone(pid int) bool {
+// stateOf is a process's state as /proc has it; "" if there is no such process.
+func stateOf(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true
+		return ""
 	}
-	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	return len(fields) > 0 && (fields[0] == "Z" || fields[0] == "X")
+	state, _, _ := strings.Cut(strings.TrimSpace(string(text[bytes.LastIndexByte(text, ')')+1:])), " ")
+	return state
+}
+
+// gone says whether a process ended: no entry in /proc, or a zombie that nobody reaps (PID 1 of a container may not).
+func gone(pid int) bool {
+	state := stateOf(pid)
+	return state == "" || state == "Z" || state == "X"
+}
+
+// next gives the next exit.
+func next(t *testing.T, g *Group) Exit {
+	t.Helper()
+	select {
+	case e, ok := <-g.Exits():
+		if !ok {
+			t.Fatal("there is no exit any more")
+		}
+		return e
+	case <-time.After(patience):
+		t.Fatal("no child ends")
+	}
+	return Exit{}
 }
 
 // syncBuffer is a log that test and children share.
@@ -154,6 +178,17 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
+// slowWriter takes its time for what is written first.
+type slowWriter struct {
+	once  sync.Once
+	first time.Duration
+}
+
+func (s *slowWriter) Write(p []byte) (int, error) {
+	s.once.Do(func() { time.Sleep(s.first) })
+	return len(p), nil
+}
+
 func TestStopEndsPoliteChildren(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -169,7 +204,7 @@ func TestStopEndsPoliteChildren(t *testing.T) {
 	if got := g.PIDs(); got["a"] != pids["a"] || got["b"] != pids["b"] || len(got) != 2 {
 		t.Errorf("PIDs %v, the children say %v", got, pids)
 	}
-	g.Stop(20 * time.Second)
+	g.Stop(patience)
 	ended := map[string]Exit{}
 	for e := range g.Exits() {
 		ended[e.ID] = e
@@ -201,14 +236,17 @@ func TestStopEndsStubbornAndStoppedChildren(t *testing.T) {
 	if err := syscall.Kill(frozen, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	g.Stop(4 * time.Second) // what a busy machine needs to end the one that is stopped
-	if !gone(deaf) || !gone(frozen) {
-		t.Errorf("after Stop: deaf gone %v, frozen gone %v", gone(deaf), gone(frozen))
+	eventually(t, "the stop of a child", func() bool { return stateOf(frozen) == "T" })
+	g.Terminate()
+	if e := next(t, g); e.ID != "frozen" || e.Err != nil || !e.Asked || !gone(frozen) {
+		t.Errorf("the first exit is %+v, gone %v", e, gone(frozen))
 	}
-	for e := range g.Exits() {
-		if killed := e.Err != nil; killed != (e.ID == "deaf") {
-			t.Errorf("exit of %s: %v", e.ID, e.Err)
-		}
+	if gone(deaf) {
+		t.Error("it didn't take a signal that can't be ignored")
+	}
+	g.Stop(10 * time.Millisecond)
+	if e := next(t, g); e.ID != "deaf" || e.Err == nil || !e.Asked || !gone(deaf) {
+		t.Errorf("the second exit is %+v, gone %v", e, gone(deaf))
 	}
 }
 
@@ -231,11 +269,12 @@ func TestContextEndsChildren(t *testing.T) {
 
 func TestExitCarriesLastWords(t *testing.T) {
 	t.Parallel()
-	g, err := Start(context.Background(), Spec{Workers: []Worker{child("w0", "fail", t.TempDir())}})
+	// A log that is slow to take the first line keeps nothing of the others back.
+	g, err := Start(context.Background(), Spec{Workers: []Worker{child("w0", "fail", t.TempDir())}, Log: &slowWriter{first: 700 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := <-g.Exits()
+	e := next(t, g)
 	if e.Asked || e.Err == nil || len(e.LastLines) != lastLines {
 		t.Errorf("exit %+v", e)
 	}
@@ -272,7 +311,11 @@ func TestKilledParent(t *testing.T) {
 	if gone(stubborn) || gone(pipe) {
 		t.Fatal("a child ended before its parent")
 	}
-	if err := syscall.Kill(g.PIDs()["parent"], syscall.SIGKILL); err != nil {
+	parent := g.PIDs()["parent"]
+	if parent == 0 { // which is this process's own group
+		t.Fatal("the parent has ended")
+	}
+	if err := syscall.Kill(parent, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the end of the child with a death signal", func() bool { return gone(stubborn) })
@@ -298,8 +341,8 @@ func TestStartingThreadStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := pidOf(t, dir, "a")
-	g.Stop(20 * time.Second)
-	if e := <-g.Exits(); e.Err != nil || e.PID != pid {
+	g.Stop(patience)
+	if e := next(t, g); e.Err != nil || e.PID != pid {
 		t.Errorf("exit %+v: the child was killed with the caller's thread", e)
 	}
 }
