@@ -19,6 +19,7 @@ import (
 func (s *Shards) Compute(ctx context.Context, w *transport.Work, r *transport.Result) error {
 	asked := time.Now()
 	h := s.h
+	h.works.Add(1)
 	h.computing.Lock()
 	defer h.computing.Unlock()
 	if s.retired {

@@ -14,18 +14,22 @@ type crew interface {
 
 // background is a crew beside the one that computes: its threads have the lowest priority, so that they take the CPU time that nobody else
 // wants. On the computing team each layer would wait for whole experts to be packed.
+//
+// That is so from the first work on. Until then nothing is disturbed, and a request may wait for just these experts, those of a worker that was
+// lost: on a busy host it would wait for ever.
 type background struct {
 	team    *team.Team
-	lowered []bool // by thread; the threads of the team stay the same
+	busy    func() bool // there have been works since the crew began
+	lowered []bool      // by thread, but for 0; the threads of the team stay the same
 }
 
 // newBackground starts a crew. Its threads are not pinned: they go where a CPU is idle, within those that the process may use.
-func newBackground(threads int) (*background, error) {
+func newBackground(threads int, busy func() bool) (*background, error) {
 	t, err := team.New(threads, nil)
 	if err != nil {
 		return nil, err
 	}
-	return &background{team: t, lowered: make([]bool, threads)}, nil
+	return &background{team: t, busy: busy, lowered: make([]bool, threads)}, nil
 }
 
 func (b *background) Threads() int { return b.team.Threads() }
@@ -37,9 +41,9 @@ func (b *background) Run(n int, job func(i, thread int) error) error {
 		// Thread 0 of a team is its caller's. Priorities can't be raised again, so that thread ends with this goroutine, which never
 		// unlocks it; the team's own threads end with the team.
 		runtime.LockOSThread()
-		lowerPriority()
+		b.lowered[0] = false
 		ended <- b.team.Run(n, func(i, thread int) error {
-			if thread > 0 && !b.lowered[thread] {
+			if !b.lowered[thread] && b.busy() {
 				b.lowered[thread] = true
 				lowerPriority()
 			}

@@ -66,7 +66,8 @@ type Holder struct {
 	layers map[int]*heldLayer
 	loaded map[*Shards]bool // that can compute
 
-	computing sync.Mutex // one Compute at a time
+	works     atomic.Uint64 // that have begun
+	computing sync.Mutex    // one Compute at a time
 	scratch   scratch
 	bandwidth bandwidth
 	reads     reads

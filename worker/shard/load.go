@@ -53,7 +53,8 @@ func (h *Holder) Load(ctx context.Context, o Loading) (*Shards, error) {
 	}
 	p := &packer{s: s, crew: h.o.Team, progress: o.Progress, ready: &atomic.Int64{}}
 	if len(o.Keep) > 0 {
-		background, err := newBackground(h.o.Team.Threads())
+		before := h.works.Load()
+		background, err := newBackground(h.o.Team.Threads(), func() bool { return h.works.Load() != before })
 		if err != nil {
 			return nil, err
 		}

@@ -65,7 +65,7 @@ func workOf(t *testing.T, s *Shards, layer int, parts []uint32, hint transport.L
 func settled(t *testing.T, s *Shards) PrefetchCounters {
 	t.Helper()
 	f := &s.h.prefetcher
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		f.mu.Lock()
 		idle := len(f.pending) == 0 && f.busy == 0
 		f.mu.Unlock()
