@@ -47,8 +47,9 @@ const (
 	connectRetry   = 250 * time.Millisecond
 	// A server that answers no ping for this many intervals is given up for another one.
 	pingsUnanswered = 3
-	// deniedWait is how long a new subscription waits for the server's refusal.
-	deniedWait = 2 * time.Second
+	// deniedWait is how long a new subscription waits for the server's refusal, while it is connected: a machine with far more to do than CPUs
+	// may take seconds, and what was refused and not said would be waited for in vain.
+	deniedWait = 30 * time.Second
 )
 
 // Connect waits until connected or ctx ends; the error names the URL and what failed. Log is told once
@@ -254,11 +255,14 @@ func (c *Conn) refusal(subject string) error { return c.denial("Subscription", s
 // unsent is the server's refusal of a message that was just published; nil if it was taken, or if there is no connection now.
 func (c *Conn) unsent(subject string) error { return c.denial("Publish", subject) }
 
-// denial waits until the server has read what was sent and gives its word that an operation on a subject is not allowed.
+// denial waits until the server has read what was sent, or the connection is lost, and gives its word that an operation on a subject is not
+// allowed.
 func (c *Conn) denial(operation, subject string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), deniedWait)
 	defer cancel()
-	if c.nats.FlushWithContext(ctx) != nil {
+	c.onLost(ctx, cancel)
+	defer c.onLost(ctx, nil)
+	if !c.nats.IsConnected() || c.nats.FlushWithContext(ctx) != nil {
 		return nil
 	}
 	err := c.nats.LastError()

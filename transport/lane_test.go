@@ -392,3 +392,36 @@ func socketPair() (near, far *net.UnixConn, err error) {
 	near, err = listener.AcceptUnix()
 	return near, far, err
 }
+
+// A coordinator that ends does not wait for the word of a worker that is silent.
+func TestLaneHandshakeEnds(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the local lane needs Linux")
+	}
+	listener, address, err := listenLane()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	host, err := laneHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	requester := newTestRequester(t, connect(t, startServer(t, ServerOptions{}), true), "c")
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- requester.UseLane(ctx, "w0", "i0", LaneOffer{Host: host, Address: address, Secret: "s"}, nil)
+	}()
+	conn, err := listener.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	cancel()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) && !errors.Is(err, context.Canceled) { // not that the time for it is over
+		t.Error(err)
+	}
+}
