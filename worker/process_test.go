@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/numa"
 	"github.com/moepool/moepool/transport"
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) != "" {
 		os.Exit(playRole())
 	}
-	goleak.VerifyTestMain(m)
+	leaks.VerifyTestMain(m)
 }
 
 // playRole is what `moepool worker` does, without its flags.
@@ -123,7 +122,7 @@ func TestAdopts(t *testing.T) {
 		if fmt.Sprint(r.Sum) != ref.sum(t, w) {
 			t.Error("the sums differ")
 		}
-		if err := syscall.Kill(g.PIDs()["w0"], syscall.SIGKILL); err != nil {
+		if err := syscall.Kill((*beat).PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 		<-g.Exits()

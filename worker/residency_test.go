@@ -49,18 +49,18 @@ func TestResidentWorker(t *testing.T) {
 			t.Errorf("work %d: the sums differ", i)
 		}
 	}
+	// The ledger counts a work when it begins, its layer when it ends: a beat may come in between.
+	counted := func(b *transport.Beat) (n uint64) {
+		for _, l := range b.LayerTimes {
+			n += l.Hits + l.Misses
+		}
+		return n
+	}
 	told := b.await("another bitmap", "w0", func(b *transport.Beat) bool {
-		return len(b.Resident) > 0 && fmt.Sprint(b.Resident) != before && b.Residency.Hits+b.Residency.Misses == 24
+		return len(b.Resident) > 0 && fmt.Sprint(b.Resident) != before && counted(b) == 24
 	})
-	if r := told.Residency; r.Evictions == 0 || r.MissBytes == 0 || r.GhostBytes != r.MissBytes || r.Resident > r.Limit {
+	if r := told.Residency; r.Hits+r.Misses != 24 || r.Evictions == 0 || r.MissBytes == 0 || r.GhostBytes != r.MissBytes || r.Resident > r.Limit {
 		t.Errorf("%+v", r)
-	}
-	times := uint64(0)
-	for _, l := range told.LayerTimes {
-		times += l.Hits + l.Misses
-	}
-	if times != 24 {
-		t.Errorf("layers tell of %d expert parts", times)
 	}
 	if err := end(); err != nil {
 		t.Fatal(err)

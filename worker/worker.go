@@ -55,12 +55,14 @@ func Run(ctx context.Context, o Options) error {
 	p.endProfile = p.keepProfile()
 	o.Log("worker %s (%s, %d threads, node %d) is registered in cluster %s", o.ID, o.Kernels.Name(), h.seat.threads, o.Node, o.Cluster)
 	orphan, err := p.live(ctx, responder, parent)
-	limit := shutDownTimeout
 	if orphan {
 		o.Log("the parent process has ended: worker %s ends too", o.ID)
-		limit = orphanTimeout
+		if problem := p.shutDown(responder, conn, orphanTimeout); problem != nil {
+			o.Log("warning: %v", problem) // to whoever reads the log; the end of the process ends what is left
+		}
+		return nil
 	}
-	return errors.Join(err, p.shutDown(responder, conn, limit))
+	return errors.Join(err, p.shutDown(responder, conn, shutDownTimeout))
 }
 
 // connect waits for NATS. No connection and no error: the worker was told to end before.
@@ -100,6 +102,7 @@ func (p *process) live(ctx context.Context, r *transport.Responder, parent <-cha
 	defer look.Stop()
 	leave, drained := p.o.Leave, (<-chan time.Time)(nil)
 	var beats beatLog
+	var awake wakefulness
 	for {
 		b := p.beat()
 		b.Queue = r.Queued()
@@ -120,7 +123,7 @@ func (p *process) live(ctx context.Context, r *transport.Responder, parent <-cha
 			p.o.Log("warning: worker %s ends after %v of draining, though its coordinator has not let it go", p.o.ID, p.o.DrainTimeout)
 			return false, nil
 		case <-tick.C:
-			p.checkSilence(r.CoordinatorSilence())
+			p.checkSilence(awake.silence(r.CoordinatorSilence(), time.Now()))
 		case <-p.changed:
 		case <-look.C:
 			p.mu.Lock()

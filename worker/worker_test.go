@@ -142,10 +142,12 @@ func TestReassignment(t *testing.T) {
 	_, err = b.ask("w0", ref.work(t, 1, 1, 0, 1))
 	remote(t, "work of epoch 1", err, transport.CodeWrongEpoch)
 	ask("epoch 2", ref.work(t, 2, 1, 0, 1, 2))
-	last := b.await("layer times", "w0", func(b *transport.Beat) bool { return len(b.LayerTimes) == 1 && b.LayerTimes[0].Count == 3 })
-	if l := last.LayerTimes[0]; l.Layer != 0 || l.Nanoseconds <= 0 || last.ComputedBytes != int64(3*(shapes[0].Bytes()+shapes[1].Bytes())) ||
-		last.ComputeTime != l.Nanoseconds || last.Queue != 0 {
-		t.Errorf("times: %+v, %d bytes in %d ns, queue %d", l, last.ComputedBytes, last.ComputeTime, last.Queue)
+	// A beat that is made while the last work ends may have some of its counters, and the work leaves the queue after its answer.
+	last := b.await("layer times", "w0", func(b *transport.Beat) bool {
+		return len(b.LayerTimes) == 1 && b.LayerTimes[0].Count == 3 && b.ComputeTime == b.LayerTimes[0].Nanoseconds && b.Queue == 0
+	})
+	if l := last.LayerTimes[0]; l.Layer != 0 || l.Nanoseconds <= 0 || last.ComputedBytes != int64(3*(shapes[0].Bytes()+shapes[1].Bytes())) {
+		t.Errorf("times: %+v, %d bytes in %d ns", l, last.ComputedBytes, last.ComputeTime)
 	}
 }
 
