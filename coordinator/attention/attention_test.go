@@ -7,16 +7,16 @@ import (
 	"slices"
 	"testing"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	_ "github.com/moepool/moepool/internal/propertyseed"
 
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func selectSet(t testing.TB, name string) *kernels.Set {
 	t.Helper()

@@ -6,10 +6,10 @@ import (
 
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/router"
-	"go.uber.org/goleak"
+	"github.com/moepool/moepool/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // TestCompute: the same sums for any number of workers and parts, any payload limit and both kinds of rows, call after call.
 func TestCompute(t *testing.T) { overLanes(t, overCompute) }

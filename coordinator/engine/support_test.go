@@ -7,19 +7,18 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/coordinator/budget"
 	"github.com/moepool/moepool/coordinator/engine"
 	"github.com/moepool/moepool/coordinator/router"
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 )
 
 const testdata = "../../testdata/"
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // localExperts computes routed experts in this process, as a worker would: parts are computed one by one and added in fixed point.
 type localExperts struct {

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func synthetic(t *testing.T, s synth.Spec) *checkpoint.Checkpoint {
 	t.Helper()

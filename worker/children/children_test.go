@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/moepool/moepool/internal/leaks"
 )
 
 // actEnv makes the test binary act as a child (or as a parent to be killed) instead of running tests.
@@ -27,7 +27,7 @@ const actEnv = "CHILDREN_TEST_ACT"
 func TestMain(m *testing.M) {
 	switch os.Getenv(actEnv) {
 	case "":
-		goleak.VerifyTestMain(m)
+		leaks.VerifyTestMain(m)
 	case "polite":
 		actPolite()
 	case "stubborn":

@@ -9,17 +9,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/kernels"
 	"github.com/moepool/moepool/kernels/team"
 	"github.com/moepool/moepool/transport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // openModel writes a synthetic model and opens it.
 func openModel(t *testing.T, s synth.Spec) *checkpoint.Checkpoint {
