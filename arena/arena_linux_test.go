@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moepool/moepool/internal/ondisk"
 )
 
 // odd is a geometry whose slots end within a page and within a huge page.
@@ -17,7 +19,7 @@ var odd = Geometry{Slots: 5, SlotBytes: 3<<20 + 17}
 
 func TestSecondStartPacksNothing(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(diskDir(t), "parents", "are", "made")
+	dir := filepath.Join(ondisk.Folder(t), "parents", "are", "made")
 	s := openStore(t, Options{Dir: dir})
 	a := openArena(t, s, odd)
 	fill(t, a, 1, 4, 1)
@@ -58,7 +60,7 @@ func TestSecondStartPacksNothing(t *testing.T) {
 
 func TestOnlyFilledSlotsTakeRoom(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Dir: diskDir(t)})
+	s := openStore(t, Options{Dir: ondisk.Folder(t)})
 	g := Geometry{Slots: 64, SlotBytes: 1<<20 + 5}
 	a := openArena(t, s, g)
 	fill(t, a, 1, 0, 63)
@@ -95,7 +97,7 @@ func blocks(t *testing.T, path string) int64 {
 
 func TestEvictAndBring(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Dir: diskDir(t)})
+	s := openStore(t, Options{Dir: ondisk.Folder(t)})
 	for _, n := range []int{5000, hugePage, odd.SlotBytes} { // below, exactly and beyond a huge page
 		a, err := s.Open(Key{Layer: n}, Geometry{Slots: 3, SlotBytes: n})
 		if err != nil {
@@ -104,9 +106,7 @@ func TestEvictAndBring(t *testing.T) {
 		fill(t, a, 1, 0, 1, 2)
 		bring(t, a, 1, 0, 1, 2)
 		for range 2 {
-			if err := a.Evict(1); err != nil {
-				t.Fatal(err)
-			}
+			evict(t, a, 1)
 			if a.Resident(1) || !a.Resident(0) || !a.Resident(2) || !a.Valid(1) {
 				t.Errorf("%d bytes: evicted slot 1: resident %v %v %v", n, a.Resident(0), a.Resident(1), a.Resident(2))
 			}
@@ -133,11 +133,7 @@ func TestBringOnOldKernels(t *testing.T) {
 	a.hugeReads = false
 	for range 2 {
 		bring(t, a, 1, 0, 3)
-		for _, slot := range []int{0, 3} {
-			if err := a.Evict(slot); err != nil || a.Resident(slot) {
-				t.Fatal("not evicted", err)
-			}
-		}
+		evict(t, a, 0, 3)
 	}
 	edit(t, a.path, func(f *os.File) error { return f.Truncate(a.layout.offset(3) + 7) })
 	if _, err := a.Bring(3); !errors.Is(err, ErrTruncated) {
@@ -146,7 +142,7 @@ func TestBringOnOldKernels(t *testing.T) {
 }
 
 func TestOneMappingPerFile(t *testing.T) {
-	s := openStore(t, Options{Dir: diskDir(t)}) // not parallel: others map too
+	s := openStore(t, Options{Dir: ondisk.Folder(t)}) // not parallel: others map too
 	before := len(mapsLines(t))
 	const layers = 40
 	for layer := range layers {
@@ -186,7 +182,7 @@ func mapsLines(t *testing.T) []string {
 
 func TestMappingIsAligned(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Dir: diskDir(t)})
+	s := openStore(t, Options{Dir: ondisk.Folder(t)})
 	a := openArena(t, s, odd)
 	fill(t, a, 1, 0, 1)
 	m := a.Mappings()
@@ -209,7 +205,7 @@ func TestMappingIsAligned(t *testing.T) {
 
 func TestFillErrors(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"none", diskDir(t)} {
+	for _, dir := range []string{"none", ondisk.Folder(t)} {
 		s := openStore(t, Options{Dir: dir})
 		a := openArena(t, s, odd)
 		fill(t, a, 1, 0, 1)
@@ -256,7 +252,7 @@ func second(_ bool, err error) error { return err }
 
 func TestClosed(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{"", diskDir(t)} {
+	for _, dir := range []string{"", ondisk.Folder(t)} {
 		s := openStore(t, Options{Dir: dir})
 		a := openArena(t, s, odd)
 		fill(t, a, 1, 0)
@@ -296,7 +292,7 @@ func TestClosed(t *testing.T) {
 
 func TestOpenTwice(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Dir: diskDir(t)})
+	s := openStore(t, Options{Dir: ondisk.Folder(t)})
 	a, b := openArena(t, s, odd), openArena(t, s, odd)
 	if a != b {
 		t.Error("two arenas of one key")
@@ -309,7 +305,7 @@ func TestOpenTwice(t *testing.T) {
 func TestTinySlots(t *testing.T) {
 	t.Parallel()
 	g := Geometry{Slots: 70000, SlotBytes: 1} // its marks need more than 2 MiB
-	dir := diskDir(t)
+	dir := ondisk.Folder(t)
 	for range 2 {
 		s := openStore(t, Options{Dir: dir})
 		a := openArena(t, s, g)
@@ -326,7 +322,7 @@ func TestTinySlots(t *testing.T) {
 
 func TestBytesAreReadOnly(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Dir: diskDir(t)})
+	s := openStore(t, Options{Dir: ondisk.Folder(t)})
 	a := openArena(t, s, odd)
 	fill(t, a, 1, 0)
 	data := a.Bytes(0)

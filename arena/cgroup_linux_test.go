@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"sync/atomic"
 	"testing"
+	"time"
+	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/moepool/moepool/internal/lowmemory"
 	"github.com/moepool/moepool/numa/hostinfo"
@@ -60,6 +63,35 @@ func bringAtRandom(a *Arena, goroutines, each int) (brought, misses int, err err
 	return goroutines * each, int(missed.Load()), err
 }
 
+// evictAll evicts all slots, until no page of them or of what lies between is in memory; it gives up after evictLimit and says how many are.
+func evictAll(a *Arena) (pages int, err error) {
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		for slot := range a.slots {
+			if err := a.Evict(slot); err != nil {
+				return 0, err
+			}
+		}
+		if pages, err = pagesOf(a.mapping); err != nil {
+			return 0, err
+		}
+		if pages == 0 || time.Since(begin) > evictLimit {
+			return pages, nil
+		}
+	}
+}
+
+// pagesOf counts the pages of a mapping that are in memory.
+func pagesOf(data []byte) (n int, err error) {
+	pages := make([]byte, len(data)/pageBytes)
+	if _, _, e := unix.Syscall(unix.SYS_MINCORE, address(data), uintptr(len(data)), uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
+		return 0, e
+	}
+	for _, p := range pages {
+		n += int(p & 1)
+	}
+	return n, nil
+}
+
 // squeeze runs in a memory group: it brings slots in random order from several goroutines, and evicts some.
 func squeeze(dir string) error {
 	s, err := OpenStore(Options{Dir: dir, Identity: testIdentity, HugePages: PageSize(os.Getenv("ARENA_TEST_PAGES")), MLock: os.Getenv("ARENA_TEST_LOCK") != ""})
@@ -79,10 +111,8 @@ func squeeze(dir string) error {
 		return err
 	}
 	out.Counters = s.Counters()
-	for slot := range squeezedGeometry.Slots {
-		if err := a.Evict(slot); err != nil {
-			return err
-		}
+	if _, err = evictAll(a); err != nil {
+		return err
 	}
 	const few = 4
 	for slot := range few {
@@ -91,17 +121,10 @@ func squeeze(dir string) error {
 		}
 	}
 	out.Full = usage()
-	for slot := range few {
-		if err := a.Evict(slot); err != nil {
-			return err
-		}
+	if out.Resident, err = evictAll(a); err != nil {
+		return err
 	}
 	out.Evicted = usage()
-	for at := 0; at < len(a.mapping); at += pageBytes {
-		if resident, err := a.store.sys.resident(a.mapping[at : at+pageBytes]); err != nil || resident {
-			out.Resident++
-		}
-	}
 	memory, err := hostinfo.This().Process(hostinfo.Self)
 	if err != nil {
 		return err

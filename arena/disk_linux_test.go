@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/moepool/moepool/internal/ondisk"
 	"github.com/moepool/moepool/internal/smalldisk"
 )
 
@@ -31,7 +32,7 @@ func TestCheck(t *testing.T) {
 
 func TestDiskSpeed(t *testing.T) {
 	t.Parallel()
-	for _, dir := range []string{diskDir(t), smalldisk.Mount(t, 32<<20)} {
+	for _, dir := range []string{ondisk.Folder(t), smalldisk.Mount(t, 32<<20)} {
 		speed, err := DiskSpeed(dir, 10<<20)
 		if err != nil || speed <= 0 {
 			t.Errorf("%s: %v MB/s, %v", dir, speed, err)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/moepool/moepool/internal/lacking"
+	"github.com/moepool/moepool/internal/ondisk"
 	"github.com/moepool/moepool/internal/smalldisk"
 )
 
@@ -71,7 +72,7 @@ func TestFullDisk(t *testing.T) {
 // An error of the fill function leaves all listed slots unmarked, those too that the disk had room for.
 func TestFillErrorOnFullDisk(t *testing.T) {
 	t.Parallel()
-	s := openStore(t, Options{Dir: diskDir(t), system: &faults{system: realSystem{}, kind: "allocate", first: 4, last: 4, err: unix.ENOSPC}})
+	s := openStore(t, Options{Dir: ondisk.Folder(t), system: &faults{system: realSystem{}, kind: "allocate", first: 4, last: 4, err: unix.ENOSPC}})
 	a := openArena(t, s, small)
 	fill(t, a, 1, 3)
 	mine := errors.New("mine")

@@ -1,48 +1,38 @@
 package arena
 
 import (
-	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/moepool/moepool/internal/lacking"
+	"github.com/moepool/moepool/internal/lowmemory"
 )
 
 // dropCache takes a file that nobody maps out of the page cache.
 func dropCache(t *testing.T, path string) {
 	t.Helper()
-	edit(t, path, func(f *os.File) error {
-		if err := f.Sync(); err != nil {
-			return err
-		}
-		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-	})
-}
-
-// diskDir is a temporary folder on a file system with a disk, where pages can be dropped: below this package where the usual
-// place is a tmpfs.
-func diskDir(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if s, err := Check(dir); err == nil && s.FileSystem != "tmpfs" {
-		return dir
-	}
-	if os.Getenv("NUMAVM") == "1" {
-		here, err := os.MkdirTemp("/ext4", "arena")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { os.RemoveAll(here) })
-		return here
-	}
-	here, err := os.MkdirTemp(".", "tmp-test-")
-	if err != nil {
+	if err := lowmemory.Forget(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(here) })
-	if s, err := Check(here); err != nil || s.FileSystem == "tmpfs" {
-		lacking.Skip(t, "neither %s nor %s lies on a disk (%v)", dir, here, err)
+}
+
+// evictLimit is how long a page may stay that was dropped: the kernel keeps one as long as it is busy moving it, to make room for huge pages.
+const evictLimit = time.Minute
+
+// evict drops slots, and again until they are no longer in memory.
+func evict(t *testing.T, a *Arena, slots ...int) {
+	t.Helper()
+	for _, slot := range slots {
+		for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+			if err := a.Evict(slot); err != nil {
+				t.Fatal(err)
+			}
+			if !a.Resident(slot) {
+				break
+			}
+			if time.Since(begin) > evictLimit {
+				t.Fatalf("slot %d was evicted, but is resident", slot)
+			}
+		}
 	}
-	return here
 }

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/moepool/moepool/internal/leaks"
+	"github.com/moepool/moepool/internal/ondisk"
 )
 
 func TestMain(m *testing.M) {
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.VerifyTestMain(m)
 }
 
 var contents sync.Map
@@ -136,7 +137,7 @@ func bring(t *testing.T, a *Arena, v int, slots ...int) {
 // packed is a folder with one file that holds version 1 of the slots; its store is closed.
 func packed(t *testing.T, g Geometry, slots ...int) (dir, path string) {
 	t.Helper()
-	dir = diskDir(t)
+	dir = ondisk.Folder(t)
 	s := openStore(t, Options{Dir: dir})
 	a := openArena(t, s, g)
 	fill(t, a, 1, slots...)

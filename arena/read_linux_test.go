@@ -51,14 +51,7 @@ func TestWaysToRead(t *testing.T) {
 				s := openStore(t, Options{Dir: dir, system: c.system})
 				a := openArena(t, s, largeGeometry)
 				for range 2 {
-					for slot := range largeGeometry.Slots {
-						if err := a.Evict(slot); err != nil {
-							t.Fatal(err)
-						}
-						if a.Resident(slot) {
-							t.Fatal("evicted, but resident")
-						}
-					}
+					evict(t, a, 0, 1, 2)
 					var group sync.WaitGroup
 					for i := range callers {
 						group.Go(func() {

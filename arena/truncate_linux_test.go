@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/moepool/moepool/internal/ondisk"
 )
 
 // A file that is cut while it is mapped is an error of the slots that it cut, and Fill restores it at the same addresses.
@@ -27,7 +29,7 @@ func TestTruncatedWhileRunning(t *testing.T) {
 		for _, restart := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				dir := diskDir(t)
+				dir := ondisk.Folder(t)
 				s := openStore(t, Options{Dir: dir})
 				a := openArena(t, s, odd)
 				fill(t, a, 1, 0, 1, 3)

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/numa"
 )
 
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	leaks.VerifyTestMain(m)
 }
 
 // execRole is a process that binds itself; what follows the exec is the role in the first argument.
@@ -153,7 +153,8 @@ func TestExecPinned(t *testing.T) {
 	for _, node := range topology.ComputeNodes() {
 		for _, strict := range []bool{false, true} {
 			cpus := node.CPUs[:max(1, len(node.CPUs)-1)] // not all, so that it shows
-			env, policy := []string{"NUMA_TEST_CPUS=" + numa.FormatList(cpus)}, numa.PolicyPreferred
+			// The runtime's number of processors is to come from the affinity, not from a control group's quota.
+			env, policy := []string{"NUMA_TEST_CPUS=" + numa.FormatList(cpus), "GODEBUG=containermaxprocs=0"}, numa.PolicyPreferred
 			if strict {
 				env, policy = append(env, "NUMA_TEST_STRICT=1"), numa.PolicyBind
 			}

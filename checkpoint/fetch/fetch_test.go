@@ -12,13 +12,12 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 // memory is a store in memory that counts and fails when it is told to.
 type memory struct {

@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/moepool/moepool/checkpoint"
 	"github.com/moepool/moepool/checkpoint/synth"
+	"github.com/moepool/moepool/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func write(t *testing.T, s synth.Spec) *checkpoint.Checkpoint {
 	t.Helper()

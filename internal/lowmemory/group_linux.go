@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -25,18 +24,17 @@ type Usage struct {
 	OOMKills int   // processes that the kernel killed for lack of memory
 }
 
-var groups atomic.Int64
-
 // New makes a group with a limit in bytes; the caller closes it. Errors are ErrUnavailable where this host has none to give.
 func New(limit int64) (*Group, error) {
 	parent, version, err := parentGroup()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	g := &Group{dir: filepath.Join(parent, fmt.Sprintf("moepool-%d-%d", os.Getpid(), groups.Add(1))), version: version}
-	if err := os.Mkdir(g.dir, 0o755); err != nil {
+	dir, err := os.MkdirTemp(parent, fmt.Sprintf("moepool-%d-", os.Getpid())) // an earlier process of this number may have left one
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	g := &Group{dir: dir, version: version}
 	name := map[int]string{1: "memory.limit_in_bytes", 2: "memory.max"}[version]
 	if err := g.write(name, strconv.FormatInt(limit, 10)); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, err), g.Close())
@@ -142,16 +140,21 @@ func (g *Group) Usage() (u Usage, err error) {
 	return u, err
 }
 
+// closeLimit is how long Close waits for processes that have ended to leave the group: on a crowded machine a killed one is there until it
+// gets a processor.
+const closeLimit = time.Minute
+
 // Close removes the group; its processes must have ended.
 func (g *Group) Close() error {
-	var err error
-	for range 50 { // a process that has just ended may still be in it
-		if err = os.Remove(g.dir); err == nil || errors.Is(err, os.ErrNotExist) {
+	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		err := os.Remove(g.dir)
+		if err == nil || errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
-		time.Sleep(20 * time.Millisecond)
+		if time.Since(begin) > closeLimit {
+			return fmt.Errorf("removing the memory group: %w", err)
+		}
 	}
-	return fmt.Errorf("removing the memory group: %w", err)
 }
 
 func (g *Group) write(name, text string) error {

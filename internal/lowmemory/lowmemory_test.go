@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/moepool/moepool/internal/lowmemory"
+	"github.com/moepool/moepool/internal/ondisk"
 )
 
 // A file larger than the limit is read through it: page cache counts, and is given up.
@@ -16,7 +17,7 @@ func TestPageCacheCounts(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
 	g := lowmemory.ForTest(t, limit)
-	folder := t.TempDir()
+	folder := ondisk.Folder(t)
 	file := filepath.Join(folder, "file")
 	if err := os.WriteFile(file, make([]byte, 3*limit), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/moepool/moepool/internal/leaks"
 	"github.com/moepool/moepool/kernels/team"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.VerifyTestMain(m) }
 
 func newTeam(t testing.TB, threads int, cpus []int) *team.Team {
 	t.Helper()

@@ -5,24 +5,15 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/moepool/moepool/internal/lowmemory"
+	"github.com/moepool/moepool/internal/ondisk"
 	"github.com/moepool/moepool/numa/hostinfo"
 )
 
 // What a process reads past the page cache is counted, and what lies in it is not.
 func TestReadsOfThisProcess(t *testing.T) {
-	dir := t.TempDir()
-	if direct, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_DIRECT, 0o600); err != nil {
-		var err2 error // the usual place may be a tmpfs
-		if dir, err2 = os.MkdirTemp(".", "tmp-test-"); err2 != nil {
-			t.Fatal(err, err2)
-		}
-		t.Cleanup(func() { os.RemoveAll(dir) })
-	} else if err := unix.Close(direct); err != nil {
-		t.Fatal(err)
-	}
 	const size = 8 << 20
+	dir := ondisk.Folder(t)
 	path := filepath.Join(dir, "file")
 	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
 		t.Fatal(err)
@@ -32,10 +23,7 @@ func TestReadsOfThisProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+	if err := lowmemory.Forget(dir); err != nil {
 		t.Fatal(err)
 	}
 	read := func() hostinfo.Reads {
