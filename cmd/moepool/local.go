@@ -22,8 +22,12 @@ import (
 	"github.com/moepool/moepool/worker/children"
 )
 
-// stopTimeout is how long worker processes may take to end before they are killed.
-const stopTimeout = 1500 * time.Millisecond
+// How long worker processes may take to end before they are killed: when somebody waits for that, or one of them hangs, and when all are well.
+// Then it is for what they keep: on a busy disk that takes a while, and a worker sees to it itself that it ends.
+const (
+	stopTimeout = 1500 * time.Millisecond
+	saveTimeout = time.Minute
+)
 
 // localFlags configure a model that runs wholly on this host: workers as child processes, coordinator in this process.
 type localFlags struct {
@@ -53,6 +57,8 @@ type cluster struct {
 	*coordinator.Coordinator
 	server  *transport.Server
 	workers *children.Group
+	started int        // workers
+	failed  bool       // the last answer, perhaps since one of them hangs
 	trace   *traceFile // nil without --trace
 	notes   []string   // of the start, for the report
 	loaded  time.Duration
@@ -182,6 +188,7 @@ func startLocal(ctx context.Context, f *localFlags, showProgress bool, check fun
 	if err != nil {
 		return nil, err
 	}
+	c.started = len(seats)
 	go c.watch()
 	if err = c.Coordinator.Start(ctx); err != nil {
 		return nil, err
@@ -227,11 +234,11 @@ func (c *cluster) whereExpertsLie(f *arenaFlags) string {
 	return fmt.Sprintf("[%d expert parts, %s, of which %s packed now, in %s]", parts, bytesize.Text(total), bytesize.Text(packed), place)
 }
 
-// residencyWait is how long awaitResidency waits: more than a beat's interval.
-const residencyWait = 3 * transport.ProgressInterval / 2
+// residencyWait is how long awaitResidency waits: a beat comes each second, but not from a host with far more to do than it can.
+const residencyWait = 30 * transport.ProgressInterval
 
 // awaitResidency waits until the workers' beats tell of all that they have computed, where not all of that was in memory: a report that is made
-// then has the final counters.
+// then has the final counters. What a worker that has ended had computed is not told any more.
 func (c *cluster) awaitResidency(ctx context.Context) {
 	totals := c.Engine.Totals()
 	told := func() bool {
@@ -246,7 +253,7 @@ func (c *cluster) awaitResidency(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, residencyWait)
 	defer cancel()
 	_ = each(ctx, 10*time.Millisecond, func() error { // it ends in time, or with nothing lost but the last counters
-		if told() {
+		if told() || len(c.workers.PIDs()) < c.started {
 			return errTold
 		}
 		return nil
@@ -255,6 +262,20 @@ func (c *cluster) awaitResidency(ctx context.Context) {
 
 // errTold ends awaitResidency.
 var errTold = errors.New("the workers have told everything")
+
+// whole says whether all workers that were started still run and beat.
+func (c *cluster) whole() bool {
+	members, running := c.Members(), c.workers.PIDs()
+	if members == nil || len(running) < c.started {
+		return false
+	}
+	for id := range running {
+		if members.Lost(id) != nil {
+			return false
+		}
+	}
+	return true
+}
 
 // watch tells the coordinator of workers that ended, until all have.
 func (c *cluster) watch() {
@@ -272,7 +293,11 @@ func (c *cluster) stop() {
 		return
 	}
 	if c.workers != nil {
-		c.workers.Stop(stopTimeout)
+		timeout := stopTimeout
+		if !c.failed && c.whole() {
+			timeout = saveTimeout // Ctrl-C makes it short
+		}
+		c.workers.Stop(timeout)
 		<-c.watched
 	}
 	if c.Coordinator != nil {

@@ -96,7 +96,7 @@ func (f *runFlags) run(cmd *cobra.Command, args []string) error {
 		_, err := io.WriteString(cmd.OutOrStdout(), p.Text)
 		return err
 	})
-	if failure != nil && ctx.Err() != nil {
+	if c.failed = failure != nil; c.failed && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if failure == nil && f.dumpLogits != "" {
