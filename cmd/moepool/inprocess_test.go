@@ -59,7 +59,7 @@ func newServer(t testing.TB) *transport.Server {
 // open starts workers and coordinator; both end with the test.
 func (s setup) open(t testing.TB) *coordinator.Coordinator {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	name := fmt.Sprintf("test-%d", clusters.Add(1))
 	set, err := kernels.Select(s.kernels)

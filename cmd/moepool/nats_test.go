@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/moepool/moepool/deploy/nats"
+	"github.com/moepool/moepool/internal/reservedport"
 )
 
 // natsServer is a nats-server as users run it, from deploy/nats/nats.conf.
@@ -38,11 +40,24 @@ func newNATSServer(t *testing.T) *natsServer {
 	if s.options, err = server.ProcessConfigFile("nats.conf"); err != nil {
 		t.Fatal(err)
 	}
-	s.options.Host, s.options.Port, s.options.NoSigs, s.options.NoLog = "127.0.0.1", -1, true, true
+	s.options.NoSigs, s.options.NoLog = true, true
+	s.listenOn(t)
 	s.start(t)
-	s.options.Port = s.running.Addr().(*net.TCPAddr).Port
 	t.Cleanup(s.stop)
 	return s
+}
+
+// listenOn chooses an address that stays the server's when it is restarted.
+func (s *natsServer) listenOn(t *testing.T) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(reservedport.Address(t))
+	if err == nil {
+		s.options.Host = host
+		s.options.Port, err = strconv.Atoi(port)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (s *natsServer) start(t *testing.T) {
@@ -52,7 +67,7 @@ func (s *natsServer) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	go s.running.Start()
-	if !s.running.ReadyForConnections(30 * time.Second) {
+	if !s.running.ReadyForConnections(waitLimit) {
 		t.Fatal("the NATS server does not start")
 	}
 }
@@ -130,10 +145,9 @@ func TestNATSConfiguration(t *testing.T) {
 // afterwards gets the undisturbed one.
 func TestNATSRestart(t *testing.T) {
 	t.Parallel()
-	options := &server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true, Authorization: "t", MaxPayload: 1 << 20}
-	s := &natsServer{options: options}
+	s := &natsServer{options: &server.Options{NoSigs: true, NoLog: true, Authorization: "t", MaxPayload: 1 << 20}}
+	s.listenOn(t)
 	s.start(t)
-	options.Port = s.running.Addr().(*net.TCPAddr).Port
 	t.Cleanup(func() { s.stop() })
 	at := []string{"--nats", "nats://" + s.running.Addr().String(), "--token-file", writeFile(t, "t"), "--model", longModel(t)}
 	coordinator := startProcess(t, append([]string{"coordinator", "--json", "--workers", "2", "--http", "none"}, at...)...)

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -172,7 +171,7 @@ func TestNUMAVMThreads(t *testing.T) {
 		t.Errorf("workers on nodes %v", seen)
 	}
 	signalProcess(t, p.Process.Pid, syscall.SIGINT)
-	p.await(t, 20*time.Second)
+	p.await(t, waitLimit)
 }
 
 func TestNUMAVMUnknownNode(t *testing.T) {

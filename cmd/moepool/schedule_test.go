@@ -131,6 +131,7 @@ func newScheduleCluster(t *testing.T, name string, replicas int) *scheduleCluste
 		t.Fatal(err)
 	}
 	t.Cleanup(s.c.Close)
+	t.Cleanup(s.repairs.Wait) // they use the test
 	if err := s.c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -166,14 +167,14 @@ func (s *scheduleCluster) strike(f fault) {
 	}
 	switch f.kind {
 	case killWorker:
-		_ = syscall.Kill(p.Process.Pid, syscall.SIGKILL)
+		_ = p.Process.Signal(syscall.SIGKILL) // not syscall.Kill: another fault may have ended it, and its pid may be a stranger's by now
 		later(func() { s.again(f.worker, p) })
 	case drainWorker:
-		_ = syscall.Kill(p.Process.Pid, syscall.SIGTERM)
+		_ = p.Process.Signal(syscall.SIGTERM)
 		later(func() { s.again(f.worker, p) })
 	case pauseWorker:
-		_ = syscall.Kill(p.Process.Pid, syscall.SIGSTOP)
-		later(func() { _ = syscall.Kill(p.Process.Pid, syscall.SIGCONT) })
+		_ = p.Process.Signal(syscall.SIGSTOP)
+		later(func() { _ = p.Process.Signal(syscall.SIGCONT) })
 	case cutWorker:
 		l.setCut(true)
 		later(func() { l.setCut(false) })
@@ -192,11 +193,11 @@ func (s *scheduleCluster) again(i int, p *process) {
 	if s.workers[i] != p {
 		return
 	}
-	_ = syscall.Kill(p.Process.Pid, syscall.SIGCONT) // a paused one can't drain
+	_ = p.Process.Signal(syscall.SIGCONT) // a paused one can't drain
 	s.mu.Unlock()
 	select {
 	case <-p.ended:
-	case <-time.After(90 * time.Second): // more than --drain-timeout
+	case <-time.After(waitLimit): // more than --drain-timeout
 		s.t.Errorf("worker %d did not end: %s", i, p.stderr.String())
 		p.Process.Kill()
 		<-p.ended
