@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,30 +18,35 @@ func TestChat(t *testing.T) {
 	master, slave := openTerminal(t)
 	p := newProcess(t, "run", "--model", longModel(t), "--arena-dir", "none", "--ignore-eos", "--max-tokens", "4000")
 	p.Stdin = slave
+	out := &p.stdout
+	p.Cmd.Stderr = out // one pipe, so that what comes in order is seen in order
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	p.start(t)
-	p.awaitOutput(t, &p.stderr, "Ctrl-C")
+	p.awaitOutput(t, out, chatHelp)
 	write := func(text string) {
 		if _, err := master.WriteString(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("hello\r")
-	waitFor(t, waitLimit, func() (bool, string) { return len(p.stdout.String()) > 20, "an answer; stderr: " + p.stderr.String() })
+	answer := func(text, what string) {
+		before := len(out.String())
+		write(text)
+		waitFor(t, waitLimit, func() (bool, string) { return len(out.String()) > before+20, what + "; output: " + out.String() })
+	}
+	answer("hello\r", "an answer")
 	signalProcess(t, p.Process.Pid, syscall.SIGINT)
-	time.Sleep(100 * time.Millisecond)
-	length := len(p.stdout.String())
-	write("/reset\ragain\r")
+	write("/help\r") // is read when the answer has ended, and is the last thing to be said before the next one
 	waitFor(t, waitLimit, func() (bool, string) {
-		return len(p.stdout.String()) > length+20, "an answer after Ctrl-C; stderr: " + p.stderr.String()
+		return strings.Count(out.String(), chatHelp) == 2, "the end of the answer; output: " + out.String()
 	})
+	answer("/reset\ragain\r", "an answer after Ctrl-C")
 	signalProcess(t, p.Process.Pid, syscall.SIGINT)
 	write("/exit\r")
-	if code := p.await(t, 20*time.Second); code != 0 {
-		t.Errorf("exit code %d; stderr: %s", code, p.stderr.String())
+	if code := p.await(t, waitLimit); code != 0 {
+		t.Errorf("exit code %d; output: %s", code, out.String())
 	}
-	if strings.Contains(p.stderr.String(), "error:") {
-		t.Errorf("stderr: %s", p.stderr.String())
+	if strings.Contains(out.String(), "error:") {
+		t.Errorf("output: %s", out.String())
 	}
 }
 
