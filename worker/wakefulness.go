@@ -6,24 +6,23 @@ import (
 	"github.com/moepool/moepool/transport"
 )
 
-// wakefulness knows whether this process has run all the time. What came while it was stopped, or got no CPU, is heard only afterwards: that is
-// nobody's silence.
+// wakefulness counts silence only while this process runs. What came while it was stopped, or got no CPU, is heard only afterwards: that is nobody's
+// silence.
 type wakefulness struct {
-	looked time.Time // last
-	woke   time.Time // when it was last found to have paused; zero: never
+	looked  time.Time // last
+	counted float64   // seconds of silence until then
 }
 
-// longestLook is the time between two looks, which are due at each beat, from which on the process has paused.
-const longestLook = 2 * transport.ProgressInterval
+// mostCounted is what counts of the time between two looks, which are due at each beat.
+const mostCounted = 3 * transport.ProgressInterval / 2
 
-// silence takes for how many seconds something has not been heard, at each look. It gives how many of them count: those since the last pause.
+// silence takes for how many seconds something has not been heard, at each look. It gives how many of them count.
 func (w *wakefulness) silence(seconds float64, now time.Time) float64 {
-	if !w.looked.IsZero() && now.Sub(w.looked) > longestLook {
-		w.woke = now
+	passed := seconds
+	if !w.looked.IsZero() {
+		passed = min(now.Sub(w.looked), mostCounted).Seconds()
 	}
 	w.looked = now
-	if w.woke.IsZero() {
-		return seconds
-	}
-	return min(seconds, now.Sub(w.woke).Seconds())
+	w.counted = min(w.counted+passed, seconds)
+	return w.counted
 }

@@ -11,8 +11,8 @@ func TestWakefulness(t *testing.T) {
 	var w wakefulness
 	begin := time.Now()
 	for _, look := range []struct{ at, unheard, want float64 }{
-		{0, 0, 0}, {1, 1, 1}, {2.2, 2.2, 2.2}, {3, 0.4, 0.4}, {4, 1.4, 1.4}, {10, 7.4, 0}, {11, 8.4, 1}, {12, 0.1, 0.1}, {13, 1.1, 1.1}, {13.5, 1.6, 1.6},
-		{15.4, 3.5, 3.5}, {16.4, 4.5, 4.5}, {17.4, 5.5, 5.5},
+		{0, 0, 0}, {1, 1, 1}, {2.2, 2.2, 2.2}, {3, 0.4, 0.4}, {4, 1.4, 1.4}, {10, 7.4, 2.9}, {11, 0.2, 0.2}, {12, 1.2, 1.2}, {12.5, 1.7, 1.7},
+		{15, 4.2, 3.2}, {16, 5.2, 4.2}, {18, 7.2, 5.7},
 	} {
 		at := begin.Add(time.Duration(look.at * float64(time.Second)))
 		if got := w.silence(look.unheard, at); got < look.want-1e-6 || got > look.want+1e-6 {
