@@ -91,9 +91,7 @@ func TestCoordinatorSilence(t *testing.T) {
 	age()
 	say(other, "other")
 	waitFor(t, "any coordinator's beat", fresh)
-	if err := mine.Assign(testContext(t), "w0", &Assign{Coordinator: "mine"}); err != nil {
-		t.Fatal(err)
-	}
+	waitFor(t, "the assignment", func() bool { return mine.Assign(testContext(t), "w0", &Assign{Coordinator: "mine"}) == nil })
 	age()
 	say(other, "other")
 	if err := other.Send("w0", testWork(1, 1, 8, true), make(chan Reply, 4)); err != nil {

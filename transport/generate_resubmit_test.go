@@ -44,9 +44,8 @@ func TestGenerateGoesOn(t *testing.T) {
 		startGenerate(t, connect(t, s, true), func(_ context.Context, q *GenerateRequest, emit func(*GenerateEvent) error) {
 			mu.Lock()
 			given = append(given, slices.Clone(q.Generated))
-			first := len(given) == 1
 			mu.Unlock()
-			if first {
+			if len(q.Generated) < 5 {
 				_ = counting(q, emit, 5)
 				_ = emit(&GenerateEvent{Done: true, FinishReason: "error", Error: "no longer the leader", Retry: true})
 				return
@@ -79,8 +78,10 @@ func TestGenerateGoesOn(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	// The third time the coordinator that failed before is passed over at first: it may begin before it hears that.
-	if n := len(given); n < 2 || n > 3 || !slices.Equal(given[0], []int32{0, 1, 2}) || !slices.Equal(given[1], []int32{0, 1, 2, 3, 4}) || !slices.Equal(given[n-1], given[1]) {
+	// The third time the coordinator that failed before is passed over at first: it may begin before it hears that. What was answered late comes
+	// twice, too.
+	given = slices.CompactFunc(given, slices.Equal)
+	if len(given) != 2 || !slices.Equal(given[0], []int32{0, 1, 2}) || !slices.Equal(given[1], []int32{0, 1, 2, 3, 4}) {
 		t.Errorf("given %v", given)
 	}
 	if len(lost) != 2 || lost[0] != ErrStopping.Error() || lost[1] != "no longer the leader" {
@@ -224,8 +225,8 @@ func TestAttemptGone(t *testing.T) {
 	}
 }
 
-// TestGenerateEndedCoordinator: the answer of a coordinator whose connection has ended is continued by the next one before it would count as
-// silent.
+// TestGenerateEndedCoordinator: the answer of a coordinator whose connection has ended is continued by the next one; usually before it would
+// count as silent (TestAttemptGone), but NATS' notes may take seconds on a machine with far more to do than CPUs.
 func TestGenerateEndedCoordinator(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, ServerOptions{})
@@ -249,7 +250,8 @@ func TestGenerateEndedCoordinator(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || resubmissions != 1 || len(why) != 1 || why[0] != "the coordinator is no longer connected to NATS after 1" {
+	if err != nil || resubmissions != 1 || len(why) != 1 ||
+		why[0] != "the coordinator is no longer connected to NATS after 1" && why[0] != "the coordinator has been silent for 5s after 1" {
 		t.Fatalf("%v, %d resubmissions: %q", err, resubmissions, why)
 	}
 }

@@ -270,7 +270,7 @@ func TestLaneForget(t *testing.T) {
 	defer once.Do(func() { close(release) })
 	p.use(t)
 	x := p.requester.NewExchange(1)
-	if err := x.Send("w0", testWork(1, 1000, 1000, true)); err != nil {
+	if err := x.Send("w0", testWork(1, 100, 1000, true)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -287,7 +287,7 @@ func TestLaneForget(t *testing.T) {
 	x.Forget(1)
 	once.Do(func() { close(release) })
 	for request := range uint64(5) {
-		p.work(t, 2+request, 1000)
+		p.work(t, 2+request, 100)
 	}
 	if p.requester.Lane("w0") != LaneLocal {
 		t.Fatal("the lane is gone")
