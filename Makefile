@@ -13,7 +13,7 @@ demo: build
 test:
 	go test -timeout 30m ./...
 	@echo "Skipped here, for lack of what they need (.ci/run has it all):"
-	@go test -v -count=1 -run 'VM|NUMA|Carved' ./arena ./numa ./worker ./cmd/moepool 2>&1 | grep -E 'SKIP' | sort -u || echo "  nothing"
+	@go test -v -count=1 -run 'VM|NUMA|Carved|TestFeatures' ./arena ./kernels ./numa ./worker ./cmd/moepool 2>&1 | grep -E 'SKIP' | sort -u || echo "  nothing"
 
 vet:
 	go vet ./...
