@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/moepool/moepool/internal/leaks"
 )
 
 // asCommand makes the test binary behave as moepool itself, so that tests run the product's own processes.
@@ -44,7 +44,7 @@ func testMain(m *testing.M) int {
 		}
 	}
 	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := leaks.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/moepool/moepool/internal/leaks"
 )
 
 // childVariable makes the test binary one coordinator, whose options it holds.
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaks.VerifyTestMain(m)
 }
 
 // child commits plans of rising epochs whenever it leads, and says each epoch that is committed for certain, until it is killed.

@@ -21,12 +21,20 @@ const patience = time.Minute
 func VerifyTestMain(m *testing.M, options ...goleak.Option) {
 	code := m.Run()
 	if code == 0 {
-		if err := find(patience, options...); err != nil {
-			fmt.Fprintf(os.Stderr, "leaks: the tests leave goroutines that have not ended within %s: %v\n", patience, err)
+		if err := Find(options...); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
 	os.Exit(code)
+}
+
+// Find gives the goroutines that tests left and that do not end within a minute, as an error.
+func Find(options ...goleak.Option) error {
+	if err := find(patience, options...); err != nil {
+		return fmt.Errorf("leaks: the tests leave goroutines that have not ended within %s: %w", patience, err)
+	}
+	return nil
 }
 
 // find gives the goroutines that are still there after a while.
