@@ -18,6 +18,9 @@ var ErrNoObject = errors.New("no such object")
 // objectLimit is how long one object may take, and one question about it.
 const objectLimit, objectQuestion = 2 * time.Minute, 10 * time.Second
 
+// askAgain is the pause after a question that nobody has heard.
+const askAgain = 100 * time.Millisecond
+
 // objectChunk is what one message of an object holds at most.
 const objectChunk = 512 << 10
 
@@ -64,11 +67,30 @@ func objectError(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
+// patiently asks a store that was opened again for a while when nobody answers: of several servers none leads its stream just after it was made,
+// or after the one that did has ended.
+func patiently(ctx context.Context, ask func() error) error {
+	for end := time.Now().Add(objectQuestion); ; {
+		err := ask()
+		if !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, jetstream.ErrNoStreamResponse) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
 // Has says whether there is an object.
 func (o *Objects) Has(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectQuestion)
 	defer cancel()
-	_, err := o.store.GetInfo(ctx, name)
+	err := patiently(ctx, func() error {
+		_, err := o.store.GetInfo(ctx, name)
+		return err
+	})
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return false, nil
 	}
@@ -80,7 +102,10 @@ func (o *Objects) Put(ctx context.Context, name string, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, objectLimit)
 	defer cancel()
 	meta := jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(objectChunk, o.conn.MaxPayload()/2))}}
-	_, err := o.store.Put(ctx, meta, bytes.NewReader(data))
+	err := patiently(ctx, func() error {
+		_, err := o.store.Put(ctx, meta, bytes.NewReader(data))
+		return err
+	})
 	return objectError("object "+name, err)
 }
 
@@ -88,7 +113,11 @@ func (o *Objects) Put(ctx context.Context, name string, data []byte) error {
 func (o *Objects) Get(ctx context.Context, name string, limit int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectLimit)
 	defer cancel()
-	r, err := o.store.Get(ctx, name)
+	var r jetstream.ObjectResult
+	err := patiently(ctx, func() (err error) {
+		r, err = o.store.Get(ctx, name)
+		return err
+	})
 	if err != nil {
 		return nil, objectError("object "+name, err)
 	}
@@ -111,5 +140,5 @@ func (o *Objects) Get(ctx context.Context, name string, limit int) ([]byte, erro
 func (o *Objects) Delete(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, objectQuestion)
 	defer cancel()
-	return objectError("object "+name, o.store.Delete(ctx, name))
+	return objectError("object "+name, patiently(ctx, func() error { return o.store.Delete(ctx, name) }))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // TestObjects: a coordinator's key may store and delete, a worker's read, a client's neither; with the permissions of the roles only.
@@ -105,5 +107,30 @@ func TestObjectsStop(t *testing.T) {
 	cancel()
 	if _, err := store.Get(ctx, "x", 1<<20); !errors.Is(err, context.Canceled) && !errors.Is(err, nats.ErrTimeout) {
 		t.Fatal(err)
+	}
+}
+
+// TestPatiently: a store that was opened is asked again while nobody answers; other errors are told at once, and so is this one when time is up.
+func TestPatiently(t *testing.T) {
+	t.Parallel()
+	other := errors.New("other")
+	for _, c := range []struct {
+		answers []error
+		want    error
+	}{
+		{[]error{nil}, nil},
+		{[]error{fmt.Errorf("stream: %w", nats.ErrNoResponders), jetstream.ErrNoStreamResponse, nil}, nil},
+		{[]error{nats.ErrNoResponders, other}, other},
+	} {
+		asked := 0
+		err := patiently(testContext(t), func() error { asked++; return c.answers[asked-1] })
+		if err != c.want || asked != len(c.answers) {
+			t.Errorf("%v: %v, asked %d times", c.answers, err, asked)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := patiently(ctx, func() error { cancel(); return nats.ErrNoResponders })
+	if !errors.Is(err, nats.ErrNoResponders) {
+		t.Error(err)
 	}
 }

@@ -117,25 +117,24 @@ func TestServers(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	name := []byte("an object")
-	open := func() (*transport.Objects, error) {
-		soon, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		return transport.OpenObjects(soon, near, "c", true)
-	}
-	store, err := open()
-	for ; err != nil; store, err = open() { // until JetStream's own leader is chosen
-		if ctx.Err() != nil {
-			t.Fatal(err)
+	open := func(c *transport.Conn, create bool) *transport.Objects {
+		for { // until JetStream's own leader is chosen, and the server at hand knows of it
+			soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+			store, err := transport.OpenObjects(soon, c, "c", create)
+			cancel()
+			if err == nil {
+				return store
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
-	if err := store.Put(ctx, "x", name); err != nil {
+	if err := open(near, true).Put(ctx, "x", name); err != nil {
 		t.Fatal(err)
 	}
-	if store, err = transport.OpenObjects(ctx, far, "c", false); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := store.Get(ctx, "x", len(name)); err != nil || string(got) != string(name) {
+	if got, err := open(far, false).Get(ctx, "x", len(name)); err != nil || string(got) != string(name) {
 		t.Fatalf("%q, %v", got, err)
 	}
 	servers[1].Shutdown() // the worker goes to the third
