@@ -88,7 +88,7 @@ func TestHintIsFollowed(t *testing.T) {
 		t.Fatalf("%+v", n)
 	}
 	for _, id := range []uint32{2, 3, 5} {
-		if a, slot := s.layers[1].slot(id); !a.Resident(slot) {
+		if a, slot := s.layers[1].slot(id); !inMemory(t, a, slot, true) {
 			t.Errorf("part %d isn't in memory", id)
 		}
 	}
@@ -210,11 +210,12 @@ func TestHintsChangeNoBit(t *testing.T) {
 				for layer, l := range s.layers {
 					for id := range uint32(8) {
 						a, slot := l.slot(id)
-						in := a.Resident(slot)
+						known := g.resident(residency.Part{Layer: layer, ID: id})
+						in := inMemory(t, a, slot, known)
 						if in {
 							resident++
 						}
-						if known := g.resident(residency.Part{Layer: layer, ID: id}); known != in {
+						if known != in {
 							t.Errorf("layer %d part %d: in memory %v, by the ledger %v", layer, id, in, known)
 						}
 					}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/moepool/moepool/arena"
 	"github.com/moepool/moepool/checkpoint/synth"
 	"github.com/moepool/moepool/internal/smalldisk"
 	"github.com/moepool/moepool/residency"
@@ -45,14 +46,8 @@ func reconcile(t testing.TB, all ...*Shards) {
 	for _, s := range all {
 		for _, p := range partsOf(s.plan) {
 			a, slot := s.layers[p.Layer].slot(p.ID)
-			held, in := g.resident(p), a.Resident(slot)
-			if held && !in {
-				in = settles(func() bool { return a.Resident(slot) })
-				if now := reclaimed(); !in && now > reclaimedBefore {
-					t.Logf("layer %d part %d is not in memory, but for lack of memory %d pages were taken back while these tests ran", p.Layer, p.ID, now-reclaimedBefore)
-					in = true
-				}
-			}
+			held := g.resident(p)
+			in := inMemory(t, a, slot, held)
 			if held != in {
 				t.Errorf("layer %d part %d: in the ledger %v, in memory %v", p.Layer, p.ID, held, in)
 			}
@@ -67,15 +62,20 @@ func reconcile(t testing.TB, all ...*Shards) {
 	}
 }
 
-// settles says whether pages come to count as in memory: one that the kernel is just moving, to make room for huge ones, doesn't for a moment.
-func settles(resident func() bool) bool {
-	for range 1000 {
-		if resident() {
-			return true
-		}
+// inMemory says whether a part is in memory. One that should be may not count for a moment, while the kernel moves a page to make room for huge
+// ones; and it may be gone if the kernel lacked memory since these tests began.
+func inMemory(t testing.TB, a *arena.Arena, slot int, expected bool) bool {
+	t.Helper()
+	in := a.Resident(slot)
+	for tries := 0; expected && !in && tries < 1000; tries++ {
 		time.Sleep(time.Millisecond)
+		in = a.Resident(slot)
 	}
-	return false
+	if taken := reclaimed() - reclaimedBefore; expected && !in && taken > 0 {
+		t.Logf("slot %d is not in memory, but for lack of it %d pages were taken back while these tests ran", slot, taken)
+		return true
+	}
+	return in
 }
 
 var reclaimedBefore = reclaimed()
