@@ -16,8 +16,10 @@ const (
 	metricsPort = ":9464"
 	raftPort    = ":7000"
 	stopLimit   = 5 * time.Second
-	readyLimit  = 3 * time.Minute // takes a second or two; many processes may want the same CPUs
 )
+
+// patience is how long anything may take that comes for certain: many times what it takes where nothing else runs. Only a failure waits so long.
+const patience = 3 * time.Minute
 
 // Seat is where a worker belongs.
 type Seat struct {
@@ -87,7 +89,7 @@ func StartCluster(o Options) (c *Cluster, err error) {
 			return c, err
 		}
 	}
-	return c, c.waitReady(readyLimit)
+	return c, c.waitReady(patience)
 }
 
 func (c *Cluster) natsAddress() string { return c.Network.Address("h1") + natsPort }
@@ -181,7 +183,7 @@ func (c *Cluster) client(host string, tokens int, form string) *exec.Cmd {
 
 // Undisturbed is the answer of `moepool run`, all on one host.
 func Undisturbed(n *Network, binary string, tokens int) (*Answer, error) {
-	return run(n.Command("switch", binary, "run", "--json", "--quiet", "--arena-dir", "none", "--max-tokens", strconv.Itoa(tokens), Prompt), readyLimit)
+	return run(n.Command("switch", binary, "run", "--json", "--quiet", "--arena-dir", "none", "--max-tokens", strconv.Itoa(tokens), Prompt), patience)
 }
 
 // Logs are what all processes said.

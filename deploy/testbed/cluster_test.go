@@ -18,9 +18,6 @@ const layers = 5
 // pace is the delay each way of generations with faults.
 const pace = 8 * time.Millisecond
 
-// patience is how long anything may take that comes for certain: many times what it takes where nothing else runs. Only a failure waits so long.
-const patience = 3 * time.Minute
-
 type bed struct {
 	*Cluster
 	proxies map[string]*Proxy // by worker

@@ -128,7 +128,7 @@ func TestRandomFaults(t *testing.T) {
 		}
 		longest = max(longest, a.Took)
 		t.Logf("schedule %d: %.1f s (%s)", n, a.Took.Seconds(), strings.Join(text, "; "))
-		if err := b.waitReady(readyLimit); err != nil {
+		if err := b.waitReady(patience); err != nil {
 			t.Fatalf("seed %d, schedule %d (%s): afterwards: %v", *seed, n, strings.Join(text, "; "), err)
 		}
 	}
