@@ -9,11 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/cespare/xxhash/v2"
 	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
 
 	"github.com/moepool/moepool/internal/lowmemory"
 	"github.com/moepool/moepool/numa/hostinfo"
@@ -71,25 +69,13 @@ func evictAll(a *Arena) (pages int, err error) {
 				return 0, err
 			}
 		}
-		if pages, err = pagesOf(a.mapping); err != nil {
+		if pages, err = lowmemory.Resident(a.mapping); err != nil {
 			return 0, err
 		}
 		if pages == 0 || time.Since(begin) > evictLimit {
 			return pages, nil
 		}
 	}
-}
-
-// pagesOf counts the pages of a mapping that are in memory.
-func pagesOf(data []byte) (n int, err error) {
-	pages := make([]byte, len(data)/pageBytes)
-	if _, _, e := unix.Syscall(unix.SYS_MINCORE, address(data), uintptr(len(data)), uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
-		return 0, e
-	}
-	for _, p := range pages {
-		n += int(p & 1)
-	}
-	return n, nil
 }
 
 // squeeze runs in a memory group: it brings slots in random order from several goroutines, and evicts some.

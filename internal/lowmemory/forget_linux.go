@@ -52,23 +52,28 @@ func isCached(f *os.File) (bool, error) {
 	if err != nil || info.Size() == 0 {
 		return false, err
 	}
-	size, page := uintptr(info.Size()), uintptr(os.Getpagesize())
-	at, err := unix.MmapPtr(int(f.Fd()), 0, nil, size, unix.PROT_READ, unix.MAP_SHARED)
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return false, err
 	}
-	defer unix.MunmapPtr(at, size)
-	pages := make([]byte, min((size+page-1)/page, 1<<16))
-	for from := uintptr(0); from < size; from += uintptr(len(pages)) * page {
-		n := min(size-from, uintptr(len(pages))*page)
-		if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(at)+from, n, uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
-			return false, e
+	defer func() { _ = unix.Munmap(data) }()
+	pages, err := Resident(data)
+	return pages > 0, err
+}
+
+// Resident counts the pages of a mapping that are in memory (mincore).
+func Resident(data []byte) (pages int, err error) {
+	page := os.Getpagesize()
+	present := make([]byte, min((len(data)+page-1)/page, 1<<16))
+	for len(data) > 0 {
+		n := min(len(data), len(present)*page)
+		if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&data[0])), uintptr(n), uintptr(unsafe.Pointer(&present[0]))); e != 0 {
+			return 0, e
 		}
-		for _, p := range pages[:(n+page-1)/page] {
-			if p&1 != 0 {
-				return true, nil
-			}
+		for _, p := range present[:(n+page-1)/page] {
+			pages += int(p & 1)
 		}
+		data = data[n:]
 	}
-	return false, nil
+	return pages, nil
 }
